@@ -4,7 +4,7 @@
 # library of its own and has one header for the rest, and a plugin includes nothing of
 # the core but the public headers; transports share transports/util, compressors compressors/util, and launchers
 # launchers/util. Planted violations prove that the check sees them.
-layers="base trace conf plugin meeting coding sum wire node scheduler server graph flow shards coded group
+layers="base trace conf plugin meeting coding sum wire node scheduler server graph names flow shards coded group
     device device_group worker"
 
 # Prints each include of the files in the folder $1 that begins as none of the words in $2.

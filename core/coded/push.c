@@ -11,19 +11,20 @@
 /* Too small to be coded; it may have momentum, though. */
 static bool is_small(const struct bps_tensor_entry *tensor)
 {
-    return tensor->path_bytes < tensor->coding->min_bytes;
+    return tensor->path_bytes < tensor->named.coding->min_bytes;
 }
 
 static bool takes(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     (void)partition;
     bool sums = tensor->path_op == BPS_SUM || tensor->path_op == BPS_AVERAGE;
-    return tensor->coding != NULL && sums && tensor->path_bytes > 0 && (!is_small(tensor) || tensor->coding->momentum);
+    return tensor->named.coding != NULL && sums && tensor->path_bytes > 0 &&
+           (!is_small(tensor) || tensor->named.coding->momentum);
 }
 
 static uint32_t coded_slice(const struct bps_tensor_entry *tensor)
 {
-    return bps_coding_slice(tensor->coding, tensor->path_dtype);
+    return bps_coding_slice(tensor->named.coding, tensor->path_dtype);
 }
 
 /* For a round that is coded, and for one that is not. */
@@ -33,7 +34,7 @@ static size_t coded_more(const struct bps_task *task)
     uint32_t slices = bps_partitions(task->bytes, coded_slice(tensor));
     size_t coded = slices * sizeof(struct bps_coded_slice) + bps_push_more(slices);
     size_t plain = bps_push_more(bps_partitions(task->bytes, bps_tensor_slice(tensor)));
-    return coded > plain || !tensor->coding->automatic ? coded : plain;
+    return coded > plain || !tensor->named.coding->automatic ? coded : plain;
 }
 
 /* A shard must know a coding before anything of it comes, on whichever lane. */
@@ -53,14 +54,14 @@ static void tell_codings(struct bps_remote *remote, const struct bps_coding *cod
 /* The rounds of which this worker measures whether coding pays, and tells all. */
 static bool chooses(const struct bps_tensor_entry *tensor)
 {
-    return tensor->coding->automatic && bps_tensor_speaks_for(tensor, 0);
+    return tensor->named.coding->automatic && bps_tensor_speaks_for(tensor, 0);
 }
 
 /* A round that has gone well has told all alike how the next one goes; after one that has failed nothing changes. */
 static void on_finished(struct bps_task *task)
 {
     const struct bps_coded_push *push = bps_coded_push_of(task);
-    struct bps_coding *coding = task->tensor->coding;
+    struct bps_coding *coding = task->tensor->named.coding;
     char text[160];
     if (coding->automatic && !task->failed) {
         task->codes = (push->push.answer & BPS_FLAG_CODES) != 0;
@@ -86,7 +87,7 @@ static bool start_coded(struct bps_task *task)
         bps_worker_fail(tensor->worker, status, report.text);
         return false;
     }
-    tell_codings(bps_remote_of(task->tensor, task->partition), tensor->coding);
+    tell_codings(bps_remote_of(task->tensor, task->partition), tensor->named.coding);
     return bps_push_start(task);
 }
 
@@ -96,7 +97,7 @@ static void init_coded(struct bps_task *task)
     struct bps_coded_push *push = bps_coded_push_of(task);
     uint32_t slices = bps_partitions(task->bytes, coded_slice(tensor));
     push->slice = (struct bps_coded_slice *)(push + 1);
-    push->exact = tensor->round < tensor->coding->start || is_small(tensor);
+    push->exact = tensor->round < tensor->named.coding->start || is_small(tensor);
     memset(push->slice, 0, slices * sizeof *push->slice);
     bps_push_init(task, &bps_payload_coded, coded_slice(tensor), push->slice + slices);
     push->push.wire = (uint32_t)tensor->worker->slice;
@@ -104,7 +105,7 @@ static void init_coded(struct bps_task *task)
 
 static bool coded_start(struct bps_task *task)
 {
-    struct bps_coding *coding = task->tensor->coding;
+    struct bps_coding *coding = task->tensor->named.coding;
     struct bps_coded_push *push = bps_coded_push_of(task);
     bool coded = task->codes || !coding->automatic;
     *push = (struct bps_coded_push){.push = push->push};

@@ -39,7 +39,7 @@ bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *r
 static bool is_of(const struct bps_state_head *head, const struct bps_tensor_entry *tensor)
 {
     uint32_t dtype = tensor->path_dtype;
-    return tensor->coding != NULL && strcmp(head->coding, tensor->coding->text) == 0 &&
+    return tensor->named.coding != NULL && strcmp(head->coding, tensor->named.coding->text) == 0 &&
            head->type == bps_coding_type(dtype) && head->count == tensor->path_bytes / bps_dtype_size(dtype) &&
            head->partition == tensor->worker->partition / bps_dtype_size(dtype);
 }

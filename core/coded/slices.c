@@ -36,12 +36,12 @@ static size_t count_of(const struct bps_task *task, uint32_t index)
 
 static const struct bps_compressor_ops *ops_of(const struct bps_task *task)
 {
-    return bps_coding_ops(task->tensor->coding, bps_coded_push_of(task)->exact);
+    return bps_coding_ops(task->tensor->named.coding, bps_coded_push_of(task)->exact);
 }
 
 static uint32_t bound_of(const struct bps_task *task, uint32_t index)
 {
-    return (uint32_t)bps_coding_bound(task->tensor->coding, bps_coded_push_of(task)->exact, dtype_of(task),
+    return (uint32_t)bps_coding_bound(task->tensor->named.coding, bps_coded_push_of(task)->exact, dtype_of(task),
                                       count_of(task, index));
 }
 
@@ -64,7 +64,7 @@ static bps_status find_kernels(const struct bps_worker *worker, uint32_t dtype, 
 /* Makes it ready, if the coding has any. */
 static bps_status fit_feedback(struct bps_task *task)
 {
-    const struct bps_coding *coding = task->tensor->coding;
+    const struct bps_coding *coding = task->tensor->named.coding;
     bool fresh = task->feedback.coding == NULL;
     if (!bps_feedback_is_of(coding, true)) {
         return BPS_OK;
@@ -91,7 +91,7 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
     }
     if (status == BPS_OK && fit_feedback(task) != BPS_OK) {
         return bps_fail(report, BPS_ERR_NOMEM, "out of memory for what coding keeps of tensor '%s'",
-                        task->tensor->name);
+                        task->tensor->named.name);
     }
     return status;
 }
@@ -139,7 +139,7 @@ static void check_slices(const struct bps_task *task)
         bps_assert((coded->state == BPS_SLICE_RAW || coded->sent != NULL) && (sent || coded->result == NULL));
         bps_assert(coded->state != BPS_SLICE_ENCODING || coded->scratch != NULL);
     }
-    bps_assert(encoding <= push->push.computing && task->tensor->coding != NULL);
+    bps_assert(encoding <= push->push.computing && task->tensor->named.coding != NULL);
     bps_assert(task->feedback.coding == NULL || task->feedback.slices == push->push.slices);
 }
 
@@ -236,7 +236,7 @@ static bool take_for_encoding(struct bps_task *task, uint32_t index)
 static void encode(struct bps_task *task, uint32_t index)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_coding *coding = tensor->coding;
+    const struct bps_coding *coding = tensor->named.coding;
     struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_random random =
         bps_coding_random(coding, tensor->id, task->partition, tensor->round, index, tensor->worker->job.rank);
@@ -246,14 +246,14 @@ static void encode(struct bps_task *task, uint32_t index)
         bps_feedback_apply(&task->feedback, &part, x, coded->scratch);
         x = coded->scratch;
     }
-    BPS_CALLING(coding->compressor, "encode", tensor->name);
+    BPS_CALLING(coding->compressor, "encode", tensor->named.name);
     coded->sent_bytes = ops_of(task)->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
                                              count_of(task, index), &random, coded->sent);
 }
 
 static bps_status encoded(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
-    struct bps_coding *coding = task->tensor->coding;
+    struct bps_coding *coding = task->tensor->named.coding;
     struct bps_coded_slice *coded = coded_of(task, index);
     coded->state = BPS_SLICE_ENCODED;
     give_back(task, &coded->scratch, scratch_bytes(task, index));
@@ -316,7 +316,7 @@ static bool ready(struct bps_task *task, uint32_t index)
 static bps_status make_now(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
     if (!take_for_encoding(task, index)) {
-        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to code tensor %s", task->tensor->name);
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to code tensor %s", task->tensor->named.name);
     }
     encode(task, index);
     return encoded(task, index, report);
@@ -333,7 +333,7 @@ static bps_status slices_make(struct bps_task *task, uint32_t index, struct bps_
         return status;
     }
     header->length = (uint32_t)coded->sent_bytes;
-    header->coding = task->tensor->coding->number;
+    header->coding = task->tensor->named.coding->number;
     header->flags |= bps_coded_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
     header->flags |= task->feedback.brings ? BPS_FLAG_BRINGS : 0;
     header->flags |= task->feedback.dropped ? BPS_FLAG_DROPPED : 0;
@@ -363,9 +363,9 @@ static char *slices_place(struct bps_task *task, uint32_t index)
 
 static bps_status decode_to(const struct bps_task *task, uint32_t index, void *to)
 {
-    const struct bps_coding *coding = task->tensor->coding;
+    const struct bps_coding *coding = task->tensor->named.coding;
     const struct bps_coded_slice *coded = coded_of(task, index);
-    BPS_CALLING(coding->compressor, "decode", task->tensor->name);
+    BPS_CALLING(coding->compressor, "decode", task->tensor->named.name);
     return ops_of(task)->decode(coding->compressor->self, bps_coding_type(dtype_of(task)), coded->result,
                                 coded->result_bytes, to, count_of(task, index));
 }
@@ -415,7 +415,7 @@ static void run_decode(struct bps_job *job)
 /* Whose fault it is. */
 static bps_status decoded(struct bps_task *task, uint32_t index, bps_status returned, struct bps_report *report)
 {
-    const struct bps_coding *coding = task->tensor->coding;
+    const struct bps_coding *coding = task->tensor->named.coding;
     struct bps_coded_slice *coded = coded_of(task, index);
     give_back(task, &coded->scratch, scratch_bytes(task, index));
     if (returned != BPS_OK && coded->own) {
@@ -442,7 +442,7 @@ static bps_status settle(struct bps_task *task, uint32_t index, struct bps_repor
     struct bps_coded_slice *coded = coded_of(task, index);
     bps_check(check_slices(task));
     if (!slices_take(task, &coded->scratch, scratch_bytes(task, index))) {
-        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to decode %s", task->tensor->name);
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to decode %s", task->tensor->named.name);
     }
     if (goes_to_pool(task, index)) {
         compute(task, index, run_decode, on_decoded);

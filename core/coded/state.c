@@ -196,7 +196,7 @@ bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *ou
     }
     sem_destroy(&save.done);
     if (save.status != BPS_OK) {
-        BPS_REPORT(report, "tensor '%.200s': %.800s", tensor->name, save.report.text);
+        BPS_REPORT(report, "tensor '%.200s': %.800s", tensor->named.name, save.report.text);
     }
     return save.status;
 }

@@ -214,7 +214,7 @@ static void await(struct bps_operation *operation)
     if (operation->mark == NULL) {
         return; /* the last copy that leaves begins it */
     }
-    BPS_CALLING(worker->device, "await", bps_container(operation, struct bps_tensor_entry, operation)->name);
+    BPS_CALLING(worker->device, "await", bps_container(operation, struct bps_tensor_entry, operation)->named.name);
     bps_status status = device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
     status = bps_returned(worker->device, "await", BPS_OK, status, &report);
     if (status != BPS_OK) {
@@ -354,7 +354,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     struct bps_copier *copier = to_device ? &worker->memory->to_device : &worker->memory->to_host;
     bps_status status = worker->failure;
     if (status == BPS_OK) {
-        BPS_CALLING(worker->device, "copy", task->tensor->name);
+        BPS_CALLING(worker->device, "copy", task->tensor->named.name);
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
         status = bps_returned(worker->device, "copy", BPS_OK, status, &report);
     }
@@ -461,7 +461,7 @@ static bool reduce_on_device(struct bps_task *task)
     };
     arithmetic(operation, &reduction.op, &reduction.dtype);
     reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
-    BPS_CALLING(worker->device, "reduce", task->tensor->name);
+    BPS_CALLING(worker->device, "reduce", task->tensor->named.name);
     bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
     status = bps_returned(worker->device, "reduce", BPS_OK, status, &report);
     if (status != BPS_OK) {

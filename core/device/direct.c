@@ -152,7 +152,8 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
 {
     const struct bps_push_pull *r = &operation->request;
     struct bps_direct *direct = &worker->memory->direct;
-    if (direct->least == 0 || bps_container(operation, const struct bps_tensor_entry, operation)->coding != NULL ||
+    if (direct->least == 0 ||
+        bps_container(operation, const struct bps_tensor_entry, operation)->named.coding != NULL ||
         !bps_sums(&operation->roles) || operation->bytes < direct->least) {
         return false;
     }

@@ -79,7 +79,7 @@ static char *staging_take(struct bps_staging *staging, uint64_t bytes)
 static uint64_t room_for(const struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     uint64_t room = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (tensor->unnamed) {
+    if (tensor->named.unnamed) {
         for (room = ALIGN; room < bytes; room *= 2) {
         }
     }

@@ -150,7 +150,7 @@ static void order_batch(struct bps_coordinator *coordinator)
         bps_put_u8(&w, (uint8_t)next_step(devices, task));
         bps_put_u32(&w, task->tensor->id);
         bps_put_u32(&w, task->partition);
-        bps_put_u32(&w, task->tensor->unnamed ? 0 : task->tensor->round);
+        bps_put_u32(&w, task->tensor->named.unnamed ? 0 : task->tensor->round);
     }
     bps_status status = w.failed ? BPS_ERR_NOMEM : BPS_OK;
     if (status == BPS_OK) {

@@ -208,7 +208,7 @@ static void devices_tell(struct bps_devices *devices, const struct bps_operation
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_header header = bps_devices_header(operation, BPS_FRAME_READY);
-    header.shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0;
+    header.shape = tensor->named.unnamed ? bps_form_mark(&tensor->named.form) : 0;
     bps_status status = BPS_OK;
     if (is_coordinator(devices)) {
         status = bps_coordinator_ready(devices->coordinator, 0, &header, identity);
@@ -236,7 +236,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     }
     if (why != NULL && !devices->explained) {
         devices->explained = true;
-        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->name, why);
+        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->named.name, why);
     }
     return why == NULL;
 }

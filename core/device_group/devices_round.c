@@ -19,7 +19,7 @@ struct bps_header bps_devices_header(const struct bps_operation *operation, uint
         .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = operation->bytes,
-        .round = tensor->unnamed ? 0 : tensor->round,
+        .round = tensor->named.unnamed ? 0 : tensor->round,
         .priority = operation->request.priority,
     };
 }

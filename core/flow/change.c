@@ -24,7 +24,7 @@ void bps_change_begin(struct bps_operation *operation)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_round_hooks *hooks = tensor->worker->hooks;
     char form[200], text[240];
-    bps_form_text(&tensor->form, form, sizeof form);
+    bps_form_text(&tensor->named.form, form, sizeof form);
     snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->job.rank, form);
     bps_operation_become(operation, BPS_PHASE_CHANGING);
     operation->via = BPS_VIA_HOST; /* the shards hear of this round */
@@ -72,7 +72,7 @@ void bps_change_report(struct bps_operation *operation)
     bps_put_u32(&w, tensor->id);
     bps_put_u32(&w, tensor->round++); /* the shards have seen it */
     bps_put_u8(&w, changed);
-    bps_put_form(&w, &tensor->form);
+    bps_put_form(&w, &tensor->named.form);
     if (bps_member_send(worker->member, BPS_FRAME_CHANGE, &w) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "could not report a tensor that has changed");
     }
@@ -94,7 +94,7 @@ static bps_status change_reform(struct bps_operation *operation, struct bps_read
     HASH_DELETE(by_id, tensor->worker->ids, tensor);
     tensor->id = 0;
     bps_status status = bps_declare_read(tensor, answer);
-    if (status != BPS_OK || !bps_reader_done(answer) || !bps_form_agrees(&tensor->form, &tensor->job)) {
+    if (status != BPS_OK || !bps_reader_done(answer) || !bps_form_agrees(&tensor->named.form, &tensor->job)) {
         return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
     }
     bps_tasks_begin(operation);
@@ -118,7 +118,7 @@ bps_status bps_change_answer(void *owner, struct bps_reader *answer)
         return BPS_ERR_PROTOCOL;
     }
     if (kind == BPS_WIRE_WAITING) {
-        bps_warn(LOG, "tensor '%s' %s", bps_container(operation, struct bps_tensor_entry, operation)->name, text);
+        bps_warn(LOG, "tensor '%s' %s", bps_container(operation, struct bps_tensor_entry, operation)->named.name, text);
     } else {
         change_end_with(operation, bps_wire_status(kind), text);
         if (worker->hooks != NULL) {

@@ -23,14 +23,14 @@ static void check_task(const struct bps_task *task, uint32_t i)
 
 static void check_tensor(const struct bps_tensor_entry *tensor)
 {
-    bps_assert(tensor->name != NULL && tensor->slot > 0);
+    bps_assert(tensor->named.name != NULL && tensor->named.slot > 0);
     bps_assert((tensor->tasks > 0) == (tensor->task != NULL));
     bps_assert((tensor->placed.n > 0) == (tensor->placed.partition != NULL));
     bps_assert(!tensor->asked || tensor->declaring);
     bps_assert(!tensor->forgotten || tensor->asked);
-    bps_assert(tensor->unnamed == (tensor->id >= BPS_ID_UNNAMED));
-    bps_assert(tensor->unnamed || tensor->round >= tensor->first_round);
-    bps_assert(!tensor->unnamed || tensor->coding == NULL);
+    bps_assert(tensor->named.unnamed == (tensor->id >= BPS_ID_UNNAMED));
+    bps_assert(tensor->named.unnamed || tensor->round >= tensor->first_round);
+    bps_assert(!tensor->named.unnamed || tensor->named.coding == NULL);
 }
 
 void bps_operation_check(const struct bps_operation *operation)
@@ -44,7 +44,7 @@ void bps_operation_check(const struct bps_operation *operation)
     bps_assert(!bps_has_begun(operation) || bps_worker_alone(worker) || operation->view != NULL);
     bps_assert(operation->via == BPS_VIA_HOST || bps_is_on_device(operation));
     bps_assert(operation->phase != BPS_PHASE_ASKING || operation->via == BPS_VIA_DEVICE || worker->hooks != NULL);
-    bps_assert(operation->phase != BPS_PHASE_REPORTED || !tensor->unnamed);
+    bps_assert(operation->phase != BPS_PHASE_REPORTED || !tensor->named.unnamed);
     bps_assert(operation->written.begin == NULL || bps_has_begun(operation) || operation->phase == BPS_PHASE_REPORTED);
     check_tensor(tensor);
     for (uint32_t i = 0; i < tensor->tasks; i++) {

@@ -22,12 +22,12 @@
 /* Returns how many partitions the tensor has at most. An application may change its form meanwhile. */
 static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tensor, struct bps_writer *w)
 {
-    bps_put_string(w, tensor->name);
-    pthread_mutex_lock(&worker->table.lock);
-    bps_put_form(w, &tensor->form);
+    bps_put_string(w, tensor->named.name);
+    pthread_mutex_lock(&worker->names.lock);
+    bps_put_form(w, &tensor->named.form);
     uint64_t least = worker->partition < BPS_SPREAD_BYTES ? worker->partition : BPS_SPREAD_BYTES;
-    uint32_t partitions = 2 * bps_partitions(tensor->form.bytes, least);
-    pthread_mutex_unlock(&worker->table.lock);
+    uint32_t partitions = 2 * bps_partitions(tensor->named.form.bytes, least);
+    pthread_mutex_unlock(&worker->names.lock);
     return partitions;
 }
 
@@ -243,12 +243,13 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
         BPS_REPORT(report, "a declaration without a name, or one that was built for another version");
         return BPS_ERR_INVALID;
     }
-    if (bps_tensor_check_name(d->name, report) != BPS_OK) {
+    if (bps_names_check(d->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;
     }
     size_t size = bps_dtype_size(d->dtype);
     struct bps_report why = {""};
-    if (d->dtype != BPS_DTYPES && bps_tensor_check(worker, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
+    if (d->dtype != BPS_DTYPES &&
+        bps_names_check_form(&worker->names, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
         BPS_REPORT(report, "tensor '%.200s': %.800s", d->name, why.text);
         return BPS_ERR_INVALID;
     }
@@ -256,7 +257,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
     if (tensor == NULL) {
         return BPS_ERR_NOMEM;
     }
-    bps_status status = d->coding != NULL ? bps_tensor_choose(tensor, d->coding, report) : BPS_OK;
+    bps_status status = d->coding != NULL ? bps_named_choose(&tensor->named, d->coding, report) : BPS_OK;
     if (status != BPS_OK) {
         return status;
     }
@@ -265,7 +266,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
                                 .dtype = d->dtype,
                                 .ndim = d->shape != NULL ? d->ndim : 0,
                                 .shape = (int64_t *)(uintptr_t)d->shape};
-        status = bps_tensor_fix(tensor, &form, report);
+        status = bps_named_fix(&tensor->named, &form, report);
         if (status != BPS_OK) {
             return status;
         }
@@ -274,7 +275,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
             bps_loop_post(worker->loop, &tensor->declare_post);
         }
     }
-    *out = tensor->slot;
+    *out = tensor->named.slot;
     return BPS_OK;
 }
 
@@ -283,11 +284,11 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
 {
     for (size_t i = 0; i < n; i++) {
         bps_tensor slot;
-        pthread_mutex_lock(&worker->table.lock);
+        pthread_mutex_lock(&worker->names.lock);
         bps_status status = atomic_load(&worker->closing)
                                 ? bps_fail(report, BPS_ERR_STATE, "the worker is shutting down")
                                 : declare_one(worker, &declarations[i], &slot, report);
-        pthread_mutex_unlock(&worker->table.lock);
+        pthread_mutex_unlock(&worker->names.lock);
         if (status != BPS_OK) {
             return status;
         }

@@ -69,7 +69,7 @@ struct bps_worker {
     bool records; /* [const] for the timeline */
     struct bps_pinning pinning;
     struct bps_pin pin;
-    struct bps_tensor_table table;
+    struct bps_names names;
     struct bps_instance *device;  /* [const] the reducer that brings devices, or NULL */
     _Atomic bool closing;         /* no new operations */
     _Atomic uint32_t in_flight;   /* operations that have not ended */
@@ -152,6 +152,22 @@ static inline void bps_flow_settle(struct bps_worker *worker)
         bps_flow_now(worker);
     }
 }
+/* NULL: there is no such tensor. [app] */
+static inline struct bps_tensor_entry *bps_tensor_at(const struct bps_worker *worker, bps_tensor slot)
+{
+    return (struct bps_tensor_entry *)bps_names_at(&worker->names, slot);
+}
+/* As bps_names_find() and bps_names_get(). [app] */
+static inline struct bps_tensor_entry *bps_tensor_known(const struct bps_worker *worker, const char *name)
+{
+    return (struct bps_tensor_entry *)bps_names_find(&worker->names, name);
+}
+static inline struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
+                                                        struct bps_report *report)
+{
+    return (struct bps_tensor_entry *)bps_names_get(&worker->names, name, report);
+}
+
 /* ---- check.c: for bps_check() ---- */
 void bps_operation_check(const struct bps_operation *operation);
 void bps_worker_check(const struct bps_worker *worker);

@@ -20,14 +20,12 @@ static void recycle(struct bps_tensor_entry *tensor)
 {
     bps_assert(!tensor->asked && tensor->operation.phase == BPS_PHASE_OFF);
     bps_tensor_strip(tensor);
-    bps_form_fini(&tensor->form);
+    bps_named_strip(&tensor->named);
     bps_form_fini(&tensor->job);
-    atomic_store(&tensor->formed, false);
     atomic_store(&tensor->unwanted, false);
     tensor->forgotten = false;
-    tensor->unnamed = true;
     atomic_store(&tensor->operation.state, tensor->operation.use | BPS_OP_FREE);
-    bps_tensor_put(tensor);
+    bps_names_put(&tensor->named);
 }
 
 void bps_forget_flush(void *arg)
@@ -89,7 +87,7 @@ static void do_forget(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
     if (bps_operation_claim(&tensor->operation)) {
-        HASH_DELETE(by_name, worker->table.names, tensor);
+        bps_names_forget(&tensor->named);
         tensor->operation.post.fn = forget_arrive;
         bps_loop_post(worker->loop, &tensor->operation.post);
     }
@@ -97,22 +95,20 @@ static void do_forget(struct bps_tensor_entry *tensor)
 
 void bps_worker_forget(struct bps_worker *worker, const char *name)
 {
-    struct bps_tensor_entry *tensor;
-    pthread_mutex_lock(&worker->table.lock);
-    HASH_FIND(by_name, worker->table.names, name, strlen(name), tensor);
+    pthread_mutex_lock(&worker->names.lock);
+    struct bps_tensor_entry *tensor = bps_tensor_known(worker, name);
     if (tensor != NULL) {
         atomic_store(&tensor->unwanted, true);
         do_forget(tensor);
     }
-    pthread_mutex_unlock(&worker->table.lock);
+    pthread_mutex_unlock(&worker->names.lock);
 }
 
 void bps_forget_unwanted(struct bps_tensor_entry *tensor)
 {
-    struct bps_tensor_table *table = &tensor->worker->table;
-    pthread_mutex_lock(&table->lock);
+    pthread_mutex_lock(&tensor->named.names->lock);
     if (atomic_load(&tensor->unwanted)) { /* else it was forgotten meanwhile */
         do_forget(tensor);
     }
-    pthread_mutex_unlock(&table->lock);
+    pthread_mutex_unlock(&tensor->named.names->lock);
 }

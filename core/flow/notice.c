@@ -12,7 +12,7 @@ struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_head
 {
     struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     bool found = tensor != NULL && bps_has_begun(&tensor->operation) && header->partition < tensor->tasks &&
-                 header->round == (tensor->unnamed ? 0 : tensor->round);
+                 header->round == (tensor->named.unnamed ? 0 : tensor->round);
     return found ? &tensor->task[header->partition] : NULL;
 }
 
@@ -34,7 +34,7 @@ bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *
 /* Another worker pushed a larger tensor here: its further partitions must fail, too. */
 static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header *header, const char *text)
 {
-    if (header->partition == 0 && tensor->unnamed) {
+    if (header->partition == 0 && tensor->named.unnamed) {
         uint32_t n = bps_tensor_partitions(tensor, header->bytes);
         for (uint32_t i = tensor->tasks; i < n; i++) {
             bps_tensor_refuse(tensor, i, header->bytes, bps_wire_status(header->root), text, false);
@@ -65,7 +65,7 @@ static bps_status on_stalled(struct bps_worker *worker, const struct bps_header 
     }
     if (task != NULL && now - worker->warned > WARN_EVERY) {
         worker->warned = now;
-        bps_warn(LOG, "tensor '%s' %s", task->tensor->name, text);
+        bps_warn(LOG, "tensor '%s' %s", task->tensor->named.name, text);
     }
     return BPS_OK;
 }

@@ -38,7 +38,7 @@ static uint32_t new_use(void)
 static bps_status operation_check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
                                           struct bps_report *report)
 {
-    bps_status status = bps_tensor_check(worker, r->dtype, r->count, r->ndim, r->shape, report);
+    bps_status status = bps_names_check_form(&worker->names, r->dtype, r->count, r->ndim, r->shape, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -94,11 +94,11 @@ static void operation_arrive(struct bps_post *post)
     bps_operation_become(operation, BPS_PHASE_PENDING);
     operation->waited = operation->held = 0;
     operation->told = false;
-    if (tensor->unnamed) {
+    if (tensor->named.unnamed) {
         HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
     }
     TAILQ_INSERT_TAIL(&worker->operations, operation, entry);
-    if (tensor->unnamed && tensor->by_id.tbl == NULL) { /* nothing that the others send would find it */
+    if (tensor->named.unnamed && tensor->by_id.tbl == NULL) { /* nothing that the others send would find it */
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
@@ -130,10 +130,10 @@ bool bps_operation_claim(struct bps_operation *operation)
 static uint32_t operation_release(struct bps_tensor_entry *tensor)
 {
     struct bps_operation *operation = &tensor->operation;
-    bool unnamed = tensor->unnamed; /* another thread may use, or forget, a named one at once */
+    bool unnamed = tensor->named.unnamed; /* another thread may use, or forget, a named one at once */
     uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_FREE);
     if (unnamed) {
-        bps_tensor_put(tensor);
+        bps_names_put(&tensor->named);
     } else if (atomic_load(&tensor->unwanted)) {
         bps_forget_unwanted(tensor);
     }
@@ -146,13 +146,13 @@ static bps_status find_named(struct bps_worker *worker, const struct bps_push_pu
 {
     if (r->tensor != 0) {
         *out = bps_tensor_at(worker, r->tensor);
-        if (*out == NULL || (*out)->unnamed) {
+        if (*out == NULL || (*out)->named.unnamed) {
             BPS_REPORT(report, "%u is not a declared tensor", r->tensor);
             return BPS_ERR_INVALID;
         }
         return BPS_OK;
     }
-    if (bps_tensor_check_name(r->name, report) != BPS_OK) {
+    if (bps_names_check(r->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;
     }
     *out = bps_tensor_named(worker, r->name, report);
@@ -163,14 +163,14 @@ static bps_status find_named(struct bps_worker *worker, const struct bps_push_pu
 static bps_status take_named(struct bps_worker *worker, const struct bps_push_pull *r, struct bps_tensor_entry **out,
                              struct bps_report *report)
 {
-    pthread_mutex_lock(&worker->table.lock);
+    pthread_mutex_lock(&worker->names.lock);
     bps_status status = find_named(worker, r, out, report);
     if (status == BPS_OK && !bps_operation_claim(&(*out)->operation)) {
         BPS_REPORT(report, "tensor '%s' is already in flight on this worker; wait for it, or use another name",
-                   (*out)->name);
+                   (*out)->named.name);
         status = BPS_ERR_BUSY;
     }
-    pthread_mutex_unlock(&worker->table.lock);
+    pthread_mutex_unlock(&worker->names.lock);
     return status;
 }
 
@@ -219,7 +219,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
-    if (bps_tensor_reform(tensor, request) != BPS_OK) {
+    if (bps_named_reform(&tensor->named, request) != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
         operation_release(tensor);
         return BPS_ERR_NOMEM;
@@ -251,7 +251,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
 /* Of an operation that is prepared; once it is posted it may be over, and its memory another one's. */
 static bps_handle handle_of(const struct bps_operation *operation)
 {
-    return (bps_handle)operation->use << 32 | bps_container(operation, struct bps_tensor_entry, operation)->slot;
+    return (bps_handle)operation->use << 32 | bps_container(operation, struct bps_tensor_entry, operation)->named.slot;
 }
 
 /*
@@ -325,16 +325,16 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
         return;
     }
     operation->status = bps_failing(status);
-    bool shown = status == BPS_ERR_MISMATCH && tensor->unnamed && tensor->form.shape != NULL;
+    bool shown = status == BPS_ERR_MISMATCH && tensor->named.unnamed && tensor->named.form.shape != NULL;
     if (status == BPS_ERR_LOST && tensor->worker->failure != BPS_OK) {
-        snprintf(line, sizeof line, "%s; tensor '%s' was in flight", text, tensor->name);
+        snprintf(line, sizeof line, "%s; tensor '%s' was in flight", text, tensor->named.name);
     } else if (shown) {
         char form[200];
-        bps_form_text(&tensor->form, form, sizeof form);
-        snprintf(line, sizeof line, "tensor '%s': %s; shape #%04x is %s", tensor->name, text,
-                 bps_form_mark(&tensor->form), form);
+        bps_form_text(&tensor->named.form, form, sizeof form);
+        snprintf(line, sizeof line, "tensor '%s': %s; shape #%04x is %s", tensor->named.name, text,
+                 bps_form_mark(&tensor->named.form), form);
     } else {
-        snprintf(line, sizeof line, "tensor '%s': %s", tensor->name, text);
+        snprintf(line, sizeof line, "tensor '%s': %s", tensor->named.name, text);
     }
     bps_make_printable(line);
     free(operation->text);
@@ -400,13 +400,13 @@ void bps_operation_end(struct bps_operation *operation)
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);
     }
-    if (tensor->coding != NULL) {
+    if (tensor->named.coding != NULL) {
         settle_feedback(tensor);
     }
     bps_traced_end(operation);
     bps_assert(atomic_load(&worker->in_flight) > 0);
     atomic_fetch_sub(&worker->in_flight, 1);
-    if (tensor->unnamed) {
+    if (tensor->named.unnamed) {
         if (tensor->by_id.tbl != NULL) {
             HASH_DELETE(by_id, worker->ids, tensor);
         }

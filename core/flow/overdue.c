@@ -67,8 +67,8 @@ static void overdue_look(struct bps_worker *worker, struct bps_operation *operat
         return;
     }
     overdue_describe(tensor, where, sizeof where);
-    snprintf(text, sizeof text, "tensor '%.200s' has waited %.1f s %s", tensor->name, (double)operation->waited / 1e9,
-             where);
+    snprintf(text, sizeof text, "tensor '%.200s' has waited %.1f s %s", tensor->named.name,
+             (double)operation->waited / 1e9, where);
     if (late) {
         bps_worker_fail(worker, BPS_ERR_TIMEOUT, text);
     } else {
@@ -87,7 +87,8 @@ static void look_after_failure(const struct bps_worker *worker, struct bps_opera
         return;
     }
     overdue_describe(tensor, where, sizeof where);
-    bps_error(LOG, "%s; tensor '%.200s' is still %s; ending the process", worker->failure_text, tensor->name, where);
+    bps_error(LOG, "%s; tensor '%.200s' is still %s; ending the process", worker->failure_text, tensor->named.name,
+              where);
     _exit(EXIT_FAILURE);
 }
 

@@ -38,7 +38,7 @@ static bps_status stage_run(struct bps_stage_call *call, struct bps_report *repo
         .dst = node->attr.writes != 0 ? task->dst : NULL,
         .done = stage_on_answer,
     };
-    BPS_CALLING(node->instance, "run", tensor->name);
+    BPS_CALLING(node->instance, "run", tensor->named.name);
     bps_status status = node->ops->run(node->instance->self, on->state, &call->view, report);
     return bps_returned(node->instance, "run", BPS_INPROGRESS, status, report);
 }
@@ -119,7 +119,7 @@ static void stage_abandon(struct bps_task *task)
     const struct bps_path_step *on = bps_task_on(task);
     const struct bps_node *node = on->node;
     if (call->runs && node->attr.executor != BPS_EXECUTOR_CPU && node->ops->cancel != NULL) {
-        BPS_CALLING(node->instance, "cancel", task->tensor->name);
+        BPS_CALLING(node->instance, "cancel", task->tensor->named.name);
         node->ops->cancel(node->instance->self, on->state, &call->view);
     }
 }

@@ -282,14 +282,14 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     bps_tensor_forget_path(tensor);
     bool bare = !bps_sums(&operation->roles) || tensor->id >= BPS_ID_BARRIER;
     const struct bps_tensor_info info = {
-        .name = tensor->name,
+        .name = tensor->named.name,
         .dtype = operation->request.dtype,
         .op = operation->op,
         .count = operation->request.count,
         .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
         .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
-    bps_status status = stays ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
+    bps_status status = stays ? bps_path_new_on_device(tensor->worker->graph, tensor->named.name, &tensor->path)
                               : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
         tensor->renamed = false;
@@ -412,7 +412,7 @@ static void hold_view(struct bps_operation *operation)
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     struct bps_view *view = worker->view;
-    if (tensor->unnamed && view != NULL) {
+    if (tensor->named.unnamed && view != NULL) {
         uint32_t *next = &worker->numbers[bps_unnamed_kind(tensor->id)], number = tensor->id & BPS_ID_NUMBER;
         *next = bps_number_is_before(number, *next) ? *next : (number + 1) & BPS_ID_NUMBER;
         view = bps_view_at(view, tensor->id);
@@ -439,7 +439,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     hold_view(operation);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);
-    if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {
+    if (!tensor->named.unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->named.form, &tensor->job)) {
         bps_change_begin(operation);
         return;
     }

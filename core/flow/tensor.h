@@ -7,17 +7,12 @@
 #ifndef BPS_FLOW_TENSOR_H
 #define BPS_FLOW_TENSOR_H
 
-#include <pthread.h>
-
 #include "coding/feedback.h"
 #include "flow/operation.h"
 #include "graph/graph.h"
-#include "node/form.h"
+#include "names/names.h"
 #include "node/unnamed.h"
 #include "wire/message.h"
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
 struct bps_step_ops;
 struct bps_tensor_entry;
@@ -79,15 +74,9 @@ struct bps_placed {
 /* ---- a tensor ---- */
 
 struct bps_tensor_entry {
+    struct bps_named named; /* the first member */
     struct bps_worker *worker;
-    bps_tensor slot; /* [const] index in the table */
-    char *name;      /* [const]; unnamed ones have one for messages */
-    bool unnamed;
-    struct bps_form form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
-    _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
-    struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for */
-    char *words;                        /* in these words; owned; NULL: the configuration says */
-    void *saved;                        /* what coding has left of it in an earlier job: see coded/coded.h; owned */
+    void *saved; /* what coding has left of it in an earlier job: see coded/coded.h; owned */
     size_t saved_bytes;
     struct bps_post declare_post;
     _Atomic bool declare_posted;
@@ -117,57 +106,19 @@ struct bps_tensor_entry {
     uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
 
     struct bps_operation operation;
-    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] list of unused */
-    UT_hash_handle by_name, by_id;
+    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare */
+    UT_hash_handle by_id;
 };
 
 STAILQ_HEAD(bps_task_queue, bps_task);
 TAILQ_HEAD(bps_tensor_list, bps_tensor_entry);
 
-/* ---- the table of tensors ---- */
-
-#define BPS_CHUNK_SLOTS  1024u
-#define BPS_CHUNKS_LIMIT 1024u
-
-struct bps_tensor_table {
-    pthread_mutex_t lock; /* guards everything here; reading a published slot needs none */
-    struct bps_tensor_entry **chunk[BPS_CHUNKS_LIMIT];
-    _Atomic uint32_t count; /* slots published; 0 is not used */
-    struct bps_tensor_entry *names;
-    struct bps_tensor_list unused;         /* unnamed, and forgotten */
-    uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
-};
-
 /* ---- tensor.c ---- */
-bps_status bps_table_init(struct bps_tensor_table *table);
-void bps_table_fini(struct bps_tensor_table *table);
-/*
- * The tensor of this name, made if there is none. NULL: no memory. The table's lock is held; when it no longer is,
- * another thread may forget a tensor whose operation was not taken meanwhile. [app]
- */
-struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report);
-/* Refuses names that are too long, or empty. */
-bps_status bps_tensor_check_name(const char *name, struct bps_report *report);
-/* A tensor for one unnamed call or barrier, with its id. [app] */
+extern const struct bps_named_ops bps_tensor_ops;
+/* A tensor for one unnamed call or barrier, with its id. NULL: no memory. [app] */
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
 /* [core] The tensor of that id; NULL: this worker has none. */
 struct bps_tensor_entry *bps_tensor_of(const struct bps_worker *worker, uint32_t id);
-/* Adds a tensor to those that a further call or name may take. */
-void bps_tensor_put(struct bps_tensor_entry *tensor);
-/* NULL: there is no such tensor. [app] */
-struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot);
-/* Refuses types that do not exist, sizes that cannot be, and shapes of another size. */
-bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
-                            const int64_t *shape, struct bps_report *report);
-/*
- * Takes what a declaration says about its coding: a text, or "" for none. BPS_ERR_MISMATCH: it is known to be another.
- * The table's lock is held. [app]
- */
-bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *coding, struct bps_report *report);
-/* Fixes the form, or compares it with the one that is known. The table's lock is held. [app] */
-bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report);
-/* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
-bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
 /* [core] It is cut and placed like this from now on, or from this round on; takes the array over. */
 void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *placed);
 void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round);
@@ -179,7 +130,7 @@ const struct bps_placed *bps_tensor_placed(const struct bps_tensor_entry *tensor
 static inline uint32_t bps_tensor_view(const struct bps_tensor_entry *tensor)
 {
     const struct bps_view *view = tensor->operation.view;
-    return !tensor->unnamed ? tensor->placed.view : view != NULL ? view->book.view : 0;
+    return !tensor->named.unnamed ? tensor->placed.view : view != NULL ? view->book.view : 0;
 }
 /*
  * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which

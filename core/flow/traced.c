@@ -8,7 +8,7 @@
 /* The n-th operation of its tensor that this worker takes part in; of one without a name no one knows. */
 static uint32_t traced_number_of(const struct bps_tensor_entry *tensor)
 {
-    return tensor->unnamed ? 0 : tensor->round - tensor->first_round;
+    return tensor->named.unnamed ? 0 : tensor->round - tensor->first_round;
 }
 
 void bps_note_begin(struct bps_operation *operation)
@@ -18,14 +18,14 @@ void bps_note_begin(struct bps_operation *operation)
         .at = operation->started,
         .step = bps_trace_begin(operation->steps, traced_number_of(tensor)),
         .tensor = tensor->id,
-        .round = tensor->unnamed ? 0 : tensor->round,
+        .round = tensor->named.unnamed ? 0 : tensor->round,
         .bytes = operation->bytes < UINT32_MAX ? (uint32_t)operation->bytes : UINT32_MAX,
         .label = bps_trace_label(bps_kind_of(operation->op)->name),
         .kind = BPS_TRACE_OPERATION,
     };
     if (operation->trace.step != 0) {
-        if (!tensor->unnamed) {
-            bps_trace_name(tensor->id, tensor->name);
+        if (!tensor->named.unnamed) {
+            bps_trace_name(tensor->id, tensor->named.name);
         }
         bps_trace_note(&operation->trace);
     }

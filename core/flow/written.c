@@ -24,7 +24,7 @@ static bps_status in_use(const struct bps_range *by, struct bps_report *report)
     BPS_REPORT(report,
                "tensor '%s', which is in flight, writes to the same memory; wait for it first. If this is a "
                "parameter's gradient, two wrappers reduce it: use one",
-               tensor->name);
+               tensor->named.name);
     return BPS_ERR_BUSY;
 }
 

@@ -29,7 +29,7 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
-    return bps_local_sums(tensor, partition) && local->exchanges && !tensor->unnamed && tensor->placed.n == 1 &&
+    return bps_local_sums(tensor, partition) && local->exchanges && !tensor->named.unnamed && tensor->placed.n == 1 &&
            tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 

@@ -26,7 +26,7 @@ bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
     if (!bps_local_has_peers(local)) {
         return false;
     }
-    return local->final || (!tensor->unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);
+    return local->final || (!tensor->named.unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);
 }
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)
@@ -39,11 +39,11 @@ uint32_t bps_local_divisor(const struct bps_operation *operation)
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     bps_assert(bps_local_has_peers(tensor->worker->local));
-    bps_assert(tensor->unnamed || partition < tensor->placed.n);
+    bps_assert(tensor->named.unnamed || partition < tensor->placed.n);
     struct bps_local *local = tensor->worker->local;
     uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
-    return &local->peer[tensor->unnamed ? bps_leader_place(local->size, leader)
-                                        : tensor->placed.partition[partition].lead];
+    return &local->peer[tensor->named.unnamed ? bps_leader_place(local->size, leader)
+                                              : tensor->placed.partition[partition].lead];
 }
 
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)

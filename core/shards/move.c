@@ -21,7 +21,7 @@ bps_status bps_move_begin(void *owner, struct bps_reader *request)
     bps_writer_init(&w);
     bps_writer_init(&entries);
     for (const struct bps_tensor_entry *tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
-        if (!tensor->unnamed) {
+        if (!tensor->named.unnamed) {
             bps_put_u32(&entries, tensor->id);
             bps_put_u32(&entries, tensor->round + bps_has_begun(&tensor->operation));
             n++;
@@ -70,7 +70,7 @@ static bps_status read_tensor(struct bps_worker *worker, struct bps_reader *answ
     if (status != BPS_OK) {
         return status;
     }
-    bool known = tensor != NULL && !tensor->unnamed;
+    bool known = tensor != NULL && !tensor->named.unnamed;
     if (known && placed.bytes == tensor->job.bytes) {
         bps_tensor_place_from(tensor, &placed, from);
         return BPS_OK;

@@ -30,7 +30,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
         .bytes = bytes,
         .size = bps_tensor_size(tensor, bytes, partition),
         .partition = partition,
-        .round = tensor->unnamed ? 0 : tensor->round,
+        .round = tensor->named.unnamed ? 0 : tensor->round,
         .root = (uint32_t)-status,
         .view = bps_tensor_view(tensor),
     };

@@ -43,7 +43,7 @@ void bps_remotes_retire(struct bps_worker *worker)
         return;
     }
     for (tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
-        if (!tensor->unnamed && is_placed_there(tensor)) {
+        if (!tensor->named.unnamed && is_placed_there(tensor)) {
             return;
         }
     }

@@ -107,8 +107,8 @@ static inline struct bps_push *bps_push_of(const struct bps_task *task)
 static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_worker *worker = tensor->worker;
-    uint16_t shard = tensor->unnamed ? bps_unnamed_shard(&tensor->operation.view->book, tensor->id, partition)
-                                     : tensor->placed.partition[partition].shard;
+    uint16_t shard = tensor->named.unnamed ? bps_unnamed_shard(&tensor->operation.view->book, tensor->id, partition)
+                                           : tensor->placed.partition[partition].shard;
     return &worker->shards->remote[shard];
 }
 

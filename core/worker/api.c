@@ -122,17 +122,17 @@ static void api_forget(void)
 /* What its declaration has asked for; owned. NULL: nothing, or no memory. */
 static char *choice_of(const struct bps_tensor_entry *tensor)
 {
-    return tensor->words == NULL ? NULL : strdup(tensor->choice != NULL ? tensor->choice->text : "");
+    return tensor->named.words == NULL ? NULL : strdup(tensor->named.choice != NULL ? tensor->named.choice->text : "");
 }
 
 /* Takes name, form and state of a tensor, whose worker has left, away from it. */
 static struct remembered api_take(struct bps_tensor_entry *tensor)
 {
-    const struct bps_form form = tensor->form;
+    const struct bps_form form = tensor->named.form;
     const size_t size = bps_dtype_size(form.dtype);
     const struct remembered taken = {
         .declaration = {.size = sizeof taken.declaration,
-                        .name = tensor->name,
+                        .name = tensor->named.name,
                         .dtype = form.dtype,
                         .count = size > 0 ? form.bytes / size : 0,
                         .ndim = form.ndim,
@@ -141,8 +141,8 @@ static struct remembered api_take(struct bps_tensor_entry *tensor)
         .state = tensor->saved,
         .state_bytes = tensor->saved_bytes,
     };
-    tensor->form.shape = NULL;
-    tensor->name = NULL;
+    tensor->named.form.shape = NULL;
+    tensor->named.name = NULL;
     tensor->saved = NULL;
     return taken;
 }
@@ -150,7 +150,7 @@ static struct remembered api_take(struct bps_tensor_entry *tensor)
 /* Keeps the names and sizes of the worker's tensors in the order of their declaration. */
 static bps_status remember(struct bps_worker *worker)
 {
-    uint32_t n = atomic_load(&worker->table.count);
+    uint32_t n = atomic_load(&worker->names.count);
     api_forget();
     suspended = calloc(n, sizeof *suspended);
     if (suspended == NULL) {
@@ -158,7 +158,7 @@ static bps_status remember(struct bps_worker *worker)
     }
     for (bps_tensor slot = 1; slot < n; slot++) {
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
-        if (!tensor->unnamed) {
+        if (!tensor->named.unnamed) {
             suspended[suspended_count++] = api_take(tensor);
         }
     }
@@ -218,9 +218,9 @@ static bps_status declare_suspended(struct bps_worker *worker, struct bps_report
         bps_tensor slot;
         status = bps_worker_declare(worker, &r->declaration, 1, &slot, report);
         if (status == BPS_OK) {
-            pthread_mutex_lock(&worker->table.lock);
+            pthread_mutex_lock(&worker->names.lock);
             bps_tensor_replace_state(bps_tensor_at(worker, slot), r->state, r->state_bytes);
-            pthread_mutex_unlock(&worker->table.lock);
+            pthread_mutex_unlock(&worker->names.lock);
             r->state = NULL;
         }
     }
@@ -263,17 +263,17 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
 /* What coding has left of the tensors, as bytes that outlive the job. */
 static void save_states(struct bps_worker *worker)
 {
-    pthread_mutex_lock(&worker->table.lock); /* who declares now has ended before, or is refused */
+    pthread_mutex_lock(&worker->names.lock); /* who declares now has ended before, or is refused */
     atomic_store(&worker->closing, true);
-    pthread_mutex_unlock(&worker->table.lock);
+    pthread_mutex_unlock(&worker->names.lock);
     for (uint32_t i = 0; i < DRAIN_STEPS && atomic_load(&worker->in_flight) > 0; i++) {
         usleep(DRAIN_STEP_US);
     }
-    for (bps_tensor slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+    for (bps_tensor slot = 1; slot < atomic_load(&worker->names.count); slot++) {
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
         struct bps_writer state;
         bps_writer_init(&state);
-        if (!tensor->unnamed && tensor->coding != NULL && bps_state_save(tensor, &state, NULL) == BPS_OK) {
+        if (!tensor->named.unnamed && tensor->named.coding != NULL && bps_state_save(tensor, &state, NULL) == BPS_OK) {
             bps_tensor_replace_state(tensor, state.data, state.size);
         } else {
             bps_writer_fini(&state);
@@ -407,7 +407,7 @@ bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps
 static bps_status claim(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
     if (!bps_operation_claim(&tensor->operation)) {
-        BPS_REPORT(report, "tensor '%s' is in flight; wait for it first", tensor->name);
+        BPS_REPORT(report, "tensor '%s' is in flight; wait for it first", tensor->named.name);
         return BPS_ERR_BUSY;
     }
     return BPS_OK;
@@ -422,10 +422,10 @@ bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, stru
         return BPS_ERR_STATE;
     }
     bps_writer_init(&w);
-    pthread_mutex_lock(&worker->table.lock);
-    HASH_FIND(by_name, worker->table.names, name, strlen(name), tensor);
+    pthread_mutex_lock(&worker->names.lock);
+    tensor = bps_tensor_known(worker, name);
     bps_status status = tensor != NULL ? claim(tensor, report) : BPS_OK;
-    pthread_mutex_unlock(&worker->table.lock);
+    pthread_mutex_unlock(&worker->names.lock);
     if (status == BPS_OK && tensor != NULL) {
         status = bps_state_save(tensor, &w, report);
         bps_operation_unclaim(&tensor->operation);
@@ -448,10 +448,10 @@ bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, 
         return status != BPS_OK ? status : BPS_ERR_STATE;
     }
     void *copy = bytes > 0 ? malloc(bytes) : NULL;
-    pthread_mutex_lock(&worker->table.lock);
+    pthread_mutex_lock(&worker->names.lock);
     struct bps_tensor_entry *tensor = copy != NULL || bytes == 0 ? bps_tensor_named(worker, name, report) : NULL;
     status = tensor != NULL ? claim(tensor, report) : BPS_ERR_NOMEM;
-    pthread_mutex_unlock(&worker->table.lock);
+    pthread_mutex_unlock(&worker->names.lock);
     if (status == BPS_OK) {
         if (bytes > 0) {
             memcpy(copy, state, bytes);

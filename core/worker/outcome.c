@@ -44,7 +44,7 @@ void bps_outcomes_begin(void)
 
 void bps_outcomes_end(struct bps_worker *worker)
 {
-    uint32_t slots = atomic_load(&worker->table.count);
+    uint32_t slots = atomic_load(&worker->names.count);
     outcome_forget();
     outcomes = calloc(slots, sizeof *outcomes);
     if (outcomes == NULL) {

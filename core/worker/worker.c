@@ -302,7 +302,7 @@ static void on_drain_limit(void *arg)
     char text[300];
     worker->drain = NULL;
     snprintf(text, sizeof text, "it shut down while tensor '%.200s' was in flight",
-             bps_container(operation, struct bps_tensor_entry, operation)->name);
+             bps_container(operation, struct bps_tensor_entry, operation)->named.name);
     if (!bps_worker_alone(worker)) {
         bps_member_leave(worker->member, text); /* the scheduler's answer fails this worker, too */
     }
@@ -430,7 +430,7 @@ void bps_worker_free(struct bps_worker *worker)
     }
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
-    bps_table_fini(&worker->table);
+    bps_names_fini(&worker->names);
     bps_view_put(worker->view);
     bps_coded_close(worker);
     bps_remotes_free(worker);
@@ -512,6 +512,7 @@ static bps_status worker_open_parts(struct bps_worker *worker, struct bps_report
     if (status == BPS_OK) {
         bps_flow_init(worker);
         status = bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
+        worker->names.graph = worker->graph;
     }
     if (status == BPS_OK) {
         bps_loop_spin(worker->loop, BPS_LOOP_SPIN);
@@ -562,7 +563,8 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);
     pthread_mutex_init(&worker->late_lock, NULL);
-    bps_status status = bps_table_init(&worker->table);
+    bps_status status = bps_names_init(&worker->names, &bps_tensor_ops);
+    worker->names.partition = worker->partition;
     if (status == BPS_OK) {
         status = worker_open_parts(worker, report);
     }

@@ -50,7 +50,7 @@ def show_operations(worker):
             print("    and more")
             break
         about = f"{words(tensor, 'id', 'round', 'tasks')}; {words(operation, 'phase', 'left')}"
-        print(f"    {text(tensor['name'])}: {about}")
+        print(f"    {text(tensor['named']['name'])}: {about}")
         idle = gdb.parse_and_eval("(int)BPS_TASK_IDLE")
         for i in range(int(tensor["tasks"])):
             if int(tensor["task"][i]["state"]) != int(idle):

@@ -63,7 +63,7 @@ void sim_balance_ended(uint32_t number, uint32_t round)
 /* The tensor's number in the job; false: it has no name. */
 static bool number_of(const struct bps_tensor_entry *tensor, uint32_t *number)
 {
-    return !tensor->unnamed && sscanf(tensor->name, "t%u", number) == 1;
+    return !tensor->named.unnamed && sscanf(tensor->named.name, "t%u", number) == 1;
 }
 
 static void note_coded(const struct bps_coding *coding, const struct bps_coded_slice *slice, struct book *book,
@@ -89,7 +89,7 @@ static void note(const struct bps_task *task, uint32_t index)
         struct book *book = &books[number][sim_round_now(tensor->worker)];
         memset(&book->came[first], true, count);
         if (push->payload == &bps_payload_coded) {
-            note_coded(tensor->coding, &bps_coded_push_of(task)->slice[index], book, first, count);
+            note_coded(tensor->named.coding, &bps_coded_push_of(task)->slice[index], book, first, count);
         }
     }
 }
@@ -110,7 +110,7 @@ void sim_balance_saved(const struct bps_tensor_entry *tensor, const void *state,
     char text[BPS_CODING_TEXT];
     struct bps_reader r;
     uint32_t number;
-    if (bytes == 0 || tensor->coding == NULL || !number_of(tensor, &number)) {
+    if (bytes == 0 || tensor->named.coding == NULL || !number_of(tensor, &number)) {
         return;
     }
     struct errors *e = &errors[number];
@@ -119,7 +119,7 @@ void sim_balance_saved(const struct bps_tensor_entry *tensor, const void *state,
     bps_get_string(&r, text, sizeof text);
     r.at += sizeof(uint32_t) + sizeof(uint64_t); /* type, count */
     e->partition = (uint32_t)bps_get_u64(&r);
-    e->slice = bps_coding_slice(tensor->coding, BPS_FLOAT32) / (uint32_t)sizeof(float);
+    e->slice = bps_coding_slice(tensor->named.coding, BPS_FLOAT32) / (uint32_t)sizeof(float);
     while (r.at < r.end) {
         size_t first = (size_t)bps_get_u32(&r) * e->partition;
         uint64_t count = bps_get_u64(&r);

@@ -626,7 +626,7 @@ static void check_idle(struct job *job, const struct bps_worker *worker)
             blame(job, "something is still queued for a shard, or unanswered");
         }
     }
-    for (uint32_t slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+    for (uint32_t slot = 1; slot < atomic_load(&worker->names.count); slot++) {
         const struct bps_tensor_entry *tensor = bps_tensor_at((struct bps_worker *)(uintptr_t)worker, slot);
         for (uint32_t i = 0; i < tensor->tasks; i++) {
             if (tensor->task[i].state != BPS_TASK_IDLE) {
@@ -639,11 +639,11 @@ static void check_idle(struct job *job, const struct bps_worker *worker)
 /* Asks what coding has left, as for a checkpoint; the job may end meanwhile. */
 static void save_states(struct worker *w, struct bps_worker *worker)
 {
-    for (uint32_t slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+    for (uint32_t slot = 1; slot < atomic_load(&worker->names.count); slot++) {
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
         struct bps_writer state;
         bps_writer_init(&state);
-        if (!tensor->unnamed && (w->job->lossy || sim_chance(30))) {
+        if (!tensor->named.unnamed && (w->job->lossy || sim_chance(30))) {
             w->failed = bps_state_save(tensor, &state, NULL) != BPS_OK || w->failed;
             if (w->failed && !may_end(w->job)) {
                 blame(w->job, "what coding has left could not be saved");
@@ -875,7 +875,7 @@ static void describe_worker(const struct worker *w)
     }
     TAILQ_FOREACH(operation, &w->worker->operations, entry) {
         const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
-        printf("    '%s', round %u, id %u: phase %d, %u tasks left\n", tensor->name, tensor->round, tensor->id,
+        printf("    '%s', round %u, id %u: phase %d, %u tasks left\n", tensor->named.name, tensor->round, tensor->id,
                operation->phase, operation->left);
         for (uint32_t i = 0; bps_has_begun(operation) && i < tensor->tasks; i++) {
             const struct bps_task *task = &tensor->task[i];
