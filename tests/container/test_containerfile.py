@@ -47,6 +47,7 @@ def needed(file):
     found = subprocess.run(["ldd", file], check=True, stdout=subprocess.PIPE, text=True).stdout
     paths = dict(re.findall(r"(?m)^\s*(\S+) => (/\S+)", found))
     libraries = [pathlib.PurePath(paths[name]) for name in re.findall(r"NEEDED +(\S+)", headers) if name in paths]
+    libraries = [path for path in libraries if not path.is_relative_to(BUILD)]
     command = ["dpkg-query", "--search", *(f"*/{path.parent.name}/{path.name}" for path in libraries)]
     owners = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return set(re.findall(r"(?m)^([^:\s]+)", owners))
