@@ -145,10 +145,10 @@ def lines(folder):
     return count_lines(sources(folder, "*.[ch]"))
 
 
-def library_lines():
-    """The lines of core/ and of core/scheduler, each of which is a library: {name: number}"""
-    scheduler = lines("core/scheduler")
-    return {"core: lines": lines("core") - scheduler, "scheduler: lines": scheduler}
+def room_lines():
+    """The lines of each folder of core/, and of libbyteps, which is all but the scheduler: {name: number}"""
+    found = {f"{folder}: lines": lines(folder) for folder in [*folders(), "core/include"]}
+    return {**found, "core: lines": lines("core") - found["core/scheduler: lines"]}
 
 
 def largest_folder():
@@ -201,7 +201,7 @@ def main():
         for names in circles(arrows(room)) if options.all else ():
             if len(names) > 1:
                 print(f"    circle: {', '.join(names)}")
-    for name, count in library_lines().items():
+    for name, count in room_lines().items():
         print(f"{name}: {count}")
     print(f"a task's state is set in {len(setters())} files")
     print("the largest folder has {} lines: {}".format(*largest_folder()))
