@@ -20,30 +20,9 @@ or, without Optax, push_pull(gradients). All workers call the same functions for
 Every failure of an operation is a jax.errors.JaxRuntimeError, on every worker that took part, whose text has the cause.
 """
 
-from byteps._basics import (
-    Average,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    cross_rank,
-    cross_size,
-    declare,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    rank,
-    resume,
-    shutdown,
-    size,
-    step,
-    suspend,
-)
+from byteps import _basics
+from byteps._basics import *  # noqa: F403
+from byteps._basics import cross_rank, cross_size, declare, is_homogeneous
 from byteps.common import get_pushpull_speed
 from byteps.numpy import broadcast_object
 
@@ -53,14 +32,7 @@ from .ops import broadcast, push_pull
 from .optimizer import distributed
 
 __all__ = [
-    "Average",
     "Compression",
-    "Max",
-    "Min",
-    "Product",
-    "ReduceOp",
-    "Sum",
-    "barrier",
     "broadcast",
     "broadcast_object",
     "broadcast_parameters",
@@ -69,17 +41,7 @@ __all__ = [
     "declare",
     "distributed",
     "get_pushpull_speed",
-    "init",
     "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "metrics",
     "push_pull",
-    "rank",
-    "resume",
-    "shutdown",
-    "size",
-    "step",
-    "suspend",
 ]
+__all__ += _basics.__all__

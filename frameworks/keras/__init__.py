@@ -17,44 +17,11 @@ Each worker trains on its own part of the data. Horovod's names work as well.
 
 from typing import TYPE_CHECKING
 
-from byteps._basics import (
-    Average,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    cross_rank,
-    cross_size,
-    declare,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    rank,
-    resume,
-    shutdown,
-    size,
-    step,
-    suspend,
-)
-from byteps._horovod import (
-    Adasum,
-    absent,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from byteps import _basics, _horovod
+from byteps._basics import *  # noqa: F403
+from byteps._basics import declare
+from byteps._horovod import *  # noqa: F403
+from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 
 from . import callbacks
@@ -73,47 +40,17 @@ if not TYPE_CHECKING:  # else every name would be known
     __getattr__ = absent(__name__)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "DistributedOptimizer",
-    "Max",
-    "Min",
-    "Product",
-    "ReduceOp",
-    "Sum",
     "allreduce",
-    "barrier",
     "broadcast",
     "broadcast_global_variables",
     "broadcast_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "declare",
     "get_pushpull_speed",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "metrics",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "push_pull",
-    "rank",
-    "resume",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "step",
-    "suspend",
 ]
+__all__ += _basics.__all__
+__all__ += _horovod.__all__

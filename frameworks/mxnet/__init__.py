@@ -20,45 +20,15 @@ whose text has the cause.
 
 from typing import TYPE_CHECKING
 
-from byteps._basics import (
-    Average,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    rank,
-    resume,
-    size,
-    step,
-)
-from byteps._horovod import (
-    Adasum,
-    absent,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from byteps import _basics, _horovod
+from byteps._basics import *  # noqa: F403
+from byteps._horovod import *  # noqa: F403
+from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 from byteps.numpy import broadcast_object
 
-from ._life import shutdown, suspend
+from ._life import shutdown as shutdown
+from ._life import suspend as suspend
 from .compression import Compression
 from .functions import broadcast_parameters
 from .kvstore import BytePS
@@ -82,20 +52,12 @@ if not TYPE_CHECKING:  # else every name would be known
     __getattr__ = absent(__name__)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "BytePS",
     "Compression",
     "DistributedOptimizer",
     "DistributedTrainer",
-    "Max",
-    "Min",
-    "Product",
-    "ReduceOp",
-    "Sum",
     "allreduce",
     "allreduce_",
-    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_inplace",
@@ -103,33 +65,11 @@ __all__ = [
     "broadcast_parameters",
     "byteps_declare_tensor",
     "byteps_push_pull",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "get_pushpull_speed",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allreduce",
     "grouped_allreduce_",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "metrics",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "push_pull",
     "push_pull_inplace",
-    "rank",
-    "resume",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "step",
-    "suspend",
 ]
+__all__ += _basics.__all__
+__all__ += _horovod.__all__

@@ -13,30 +13,9 @@ they are used. While an
 operation is in flight its memory belongs to the library: do not write or resize it.
 """
 
-from byteps._basics import (
-    Average,
-    Handle,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    declare,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    poll,
-    rank,
-    resume,
-    shutdown,
-    size,
-    step,
-    suspend,
-    synchronize,
-)
+from byteps import _basics
+from byteps._basics import *  # noqa: F403
+from byteps._basics import Handle, declare, poll, synchronize
 
 from .functions import broadcast_object
 from .ops import (
@@ -51,35 +30,18 @@ from .ops import (
 )
 
 __all__ = [
-    "Average",
     "Handle",
-    "Max",
-    "Min",
-    "Product",
-    "ReduceOp",
-    "Sum",
-    "barrier",
     "broadcast",
     "broadcast_async",
     "broadcast_inplace",
     "broadcast_object",
     "declare",
     "empty",
-    "init",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "metrics",
     "poll",
     "push_pull",
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
-    "rank",
-    "resume",
-    "shutdown",
-    "size",
-    "step",
-    "suspend",
     "synchronize",
 ]
+__all__ += _basics.__all__

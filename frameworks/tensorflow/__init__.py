@@ -19,44 +19,11 @@ Every failure of an operation is a TensorFlow error, on every worker that took p
 
 from typing import TYPE_CHECKING
 
-from byteps._basics import (
-    Average,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    cross_rank,
-    cross_size,
-    declare,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    rank,
-    resume,
-    shutdown,
-    size,
-    step,
-    suspend,
-)
-from byteps._horovod import (
-    Adasum,
-    absent,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from byteps import _basics, _horovod
+from byteps._basics import *  # noqa: F403
+from byteps._basics import declare
+from byteps._horovod import *  # noqa: F403
+from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 
 from .compression import Compression
@@ -83,54 +50,24 @@ if not TYPE_CHECKING:  # else every name would be known
     __getattr__ = absent(__name__)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
-    "Max",
-    "Min",
-    "Product",
-    "ReduceOp",
-    "Sum",
     "allreduce",
-    "barrier",
     "broadcast",
     "broadcast_global_variables",
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_variables",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "declare",
     "get_pushpull_speed",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allreduce",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
     "local_rank_op",
-    "local_size",
     "local_size_op",
-    "metrics",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "push_pull",
-    "rank",
     "rank_op",
-    "resume",
-    "rocm_built",
-    "shutdown",
-    "size",
     "size_op",
-    "step",
-    "suspend",
 ]
+__all__ += _basics.__all__
+__all__ += _horovod.__all__

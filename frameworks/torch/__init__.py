@@ -16,47 +16,11 @@ same tensors. Every failure is an exception, on every worker that took part, who
 
 from typing import TYPE_CHECKING
 
-from byteps._basics import (
-    Average,
-    Handle,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    barrier,
-    cross_rank,
-    cross_size,
-    declare,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    metrics,
-    poll,
-    rank,
-    resume,
-    shutdown,
-    size,
-    step,
-    suspend,
-    synchronize,
-)
-from byteps._horovod import (
-    Adasum,
-    absent,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rocm_built,
-)
+from byteps import _basics, _horovod
+from byteps._basics import *  # noqa: F403
+from byteps._basics import Handle, declare, poll, synchronize
+from byteps._horovod import *  # noqa: F403
+from byteps._horovod import absent
 
 from ._amp import reduce_before_unscaling
 from ._shared import empty
@@ -94,23 +58,15 @@ if not TYPE_CHECKING:  # else every name would be known
     __getattr__ = absent(__name__)
 
 __all__ = [
-    "Adasum",
-    "Average",
     "Compression",
     "DistributedOptimizer",
     "Handle",
-    "Max",
-    "Min",
     "PowerSGDState",
-    "Product",
-    "ReduceOp",
-    "Sum",
     "SyncBatchNorm",
     "allreduce",
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
-    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_async",
@@ -119,31 +75,14 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "byteps_push_pull",
-    "ccl_built",
     "cross_barrier",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "ddp_hook",
     "declare",
     "empty",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "metrics",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "parallel",
     "poll",
     "powerSGD_hook",
@@ -151,12 +90,7 @@ __all__ = [
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
-    "rank",
-    "resume",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "step",
-    "suspend",
     "synchronize",
 ]
+__all__ += _basics.__all__
+__all__ += _horovod.__all__

@@ -24,6 +24,28 @@ if TYPE_CHECKING:
 
     from ._types import Coding, PathOrText, Settings
 
+# What the part of every framework has, which imports all of these; the rest is for these parts alone.
+__all__ = [
+    "Average",
+    "Max",
+    "Min",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "barrier",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "metrics",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "step",
+    "suspend",
+]
+
 T = TypeVar("T")
 
 

@@ -10,13 +10,31 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ._basics import Average
+from ._basics import Average, cross_rank, cross_size, is_homogeneous
 from ._native import has_plugin
 
 if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ._basics import ReduceOp
+
+# What the parts that have Horovod's names import from here, besides absent().
+__all__ = [
+    "Adasum",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "gloo_built",
+    "gloo_enabled",
+    "is_homogeneous",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rocm_built",
+]
 
 Adasum = "Adasum"  # compares like Horovod's; as op= it is refused, as there is no such reduction here
 
