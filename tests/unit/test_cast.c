@@ -2,29 +2,17 @@
 /*
  * test_cast.c - the compressor "cast" against the definitions of its formats, bit by bit, and against bytes that nobody
  * has coded.
- *
- * Each test runs once for every instruction set (the loop index is the value of the option isa); what this CPU or this
- * build lacks must be refused with a message, and its other tests have nothing to do.
  */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
-
-#include "checks.h"
-#include "compressor_rig.h"
+#include "compressor_tests.h"
 
 const struct bps_module *bps_module_compressor_cast(void);
 
 static const size_t counts[] = {0, 1, 7, 8, 9, 31, 32, 33, 255, 256, 257, 5000};
-#define COUNTS (sizeof counts / sizeof *counts)
-
-static const uint32_t dtypes[] = {BPS_FLOAT32, BPS_FLOAT64};
-static const struct bps_random draw = {.shared = 1, .own = 2};
 
 /* ---- the formats, by their definition ---------------------------------------------------------------------- */
 
@@ -92,77 +80,43 @@ static unsigned nearest(const struct format *f, double x)
 
 /* ---- slices, as cast.c says what they become ---------------------------------------------------------------- */
 
-struct slice {
-    uint32_t dtype;
-    size_t count, block, bytes;
-    const struct format *format;
-    uint8_t *from, *code, *to;
-    void *base[3];
+enum { TO, BLOCK }; /* options; to: an index of formats */
+
+static const double methods[][METHOD_OPTIONS] = {
+    {0, 256}, {1, 256}, {2, 256}, {3, 256}, {0, 32}, {1, 32}, {2, 32}, {3, 32}, {2, 64}, {3, 64}, {2, 2048}, {3, 2048},
 };
 
-static bps_status open_cast(struct rig *rig, int isa, int to, size_t block)
+static const struct format *format_of(const double *method)
 {
-    const struct rig_setting settings[] = {{"to", to}, {"block", (double)block}, {"isa", isa}};
-    return rig_open(rig, bps_module_compressor_cast(), settings, 3);
+    return &formats[(int)method[TO]];
 }
 
-#define OPEN_OR_RETURN(rig, isa, to, block)                                                                            \
-    do {                                                                                                               \
-        if (open_cast(rig, isa, to, block) != BPS_OK) {                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
-    } while (0)
-
-static struct slice make_slice(const struct rig *rig, uint32_t dtype, int to, size_t block, size_t count)
+static size_t block_of(const double *method)
 {
-    struct slice s = {.dtype = dtype, .count = count, .block = block, .format = &formats[to]};
-    s.bytes = rig->ops->bound(rig->instance, dtype, count);
-    s.from = rig_odd(count * rig_size(dtype), &s.base[0]);
-    s.code = rig_odd(s.bytes, &s.base[1]);
-    s.to = rig_odd(count * rig_size(dtype), &s.base[2]);
-    for (size_t i = 0; i < count; i++) {
-        rig_put(dtype, s.to, i, (double)i - 100);
-    }
-    return s;
+    return (size_t)method[BLOCK];
 }
 
-static void free_slice(struct slice *s)
+static size_t bytes_of(const double *method, uint32_t dtype, size_t count)
 {
-    for (int i = 0; i < 3; i++) {
-        free(s->base[i]);
-    }
-}
-
-static void encode(const struct rig *rig, struct slice *s)
-{
-    ck_assert_uint_eq(rig->ops->encode(rig->instance, s->dtype, s->from, s->count, &draw, s->code), s->bytes);
-}
-
-static bps_status decode(const struct rig *rig, struct slice *s)
-{
-    return rig->ops->decode(rig->instance, s->dtype, s->code, s->bytes, s->to, s->count);
-}
-
-static bps_status decode_add(const struct rig *rig, struct slice *s)
-{
-    return rig->ops->decode_add(rig->instance, s->dtype, s->code, s->bytes, s->to, s->count);
+    (void)dtype;
+    return format_of(method)->bytes == 2 ? 2 * count : count + (count + block_of(method) - 1) / block_of(method) * 4;
 }
 
 static float scale_of(const struct slice *s, size_t begin)
 {
     double most = 0;
-    for (size_t i = begin; i < begin + s->block && i < s->count; i++) {
+    for (size_t i = begin; i < begin + block_of(s->method) && i < s->count; i++) {
         double x = fabs(rig_get(s->dtype, s->from, i));
         most = isfinite(x) && x > most ? x : most;
     }
-    double scale = most / s->format->largest;
+    double scale = most / format_of(s->method)->largest;
     return most == 0 ? 1 : scale > FLT_MAX ? FLT_MAX : scale < FLT_MIN ? FLT_MIN : (float)scale;
 }
 
 /* The number that is rounded. */
 static double scaled(const struct slice *s, double x, float scale)
 {
-    if (s->format->bytes == 2) {
+    if (format_of(s->method)->bytes == 2) {
         return x;
     }
     return s->dtype == BPS_FLOAT32 ? (double)((float)x * (1.0f / scale)) : x * (1.0 / scale);
@@ -170,24 +124,19 @@ static double scaled(const struct slice *s, double x, float scale)
 
 static double unscaled(const struct slice *s, double x, float scale)
 {
-    double y = s->format->bytes == 2 ? x : x * scale;
+    double y = format_of(s->method)->bytes == 2 ? x : x * scale;
     return s->dtype == BPS_FLOAT32 ? (double)(float)y : y;
-}
-
-static bool same(double a, double b)
-{
-    return isnan(a) ? isnan(b) : a == b && signbit(a) == signbit(b);
 }
 
 /* Where element i is coded, and with which scale. */
 static size_t place_of(const struct slice *s, size_t i, float *scale)
 {
-    size_t block = i / s->block;
-    if (s->format->bytes == 2) {
+    size_t block = i / block_of(s->method);
+    if (format_of(s->method)->bytes == 2) {
         *scale = 1;
         return 2 * i;
     }
-    memcpy(scale, s->code + block * (s->block + 4), 4); /* tests run where numbers are little endian */
+    memcpy(scale, s->code + block * (block_of(s->method) + 4), 4); /* tests run where numbers are little endian */
     return i + 4 * (block + 1);
 }
 
@@ -196,24 +145,25 @@ static void element_is_right(const struct slice *s, size_t i, float want)
     float scale = 0;
     size_t place = place_of(s, i, &scale);
     double x = rig_get(s->dtype, s->from, i);
-    unsigned code = s->code[place], right = nearest(s->format, scaled(s, x, want));
-    code |= s->format->bytes == 2 ? (unsigned)s->code[place + 1] << 8 : 0;
+    unsigned code = s->code[place], right = nearest(format_of(s->method), scaled(s, x, want));
+    code |= format_of(s->method)->bytes == 2 ? (unsigned)s->code[place + 1] << 8 : 0;
     ck_assert(scale == want);
-    ck_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", s->format->name, x, (double)scale, code,
-                  right);
+    ck_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", format_of(s->method)->name, x,
+                  (double)scale, code, right);
     double y = rig_get(s->dtype, s->to, i);
-    ck_assert_msg(same(y, unscaled(s, meaning(s->format, code), scale)), "%s: %#x became %a", s->format->name, code, y);
+    ck_assert_msg(same(y, unscaled(s, meaning(format_of(s->method), code), scale)), "%s: %#x became %a",
+                  format_of(s->method)->name, code, y);
     ck_assert(isfinite(x) || !isfinite(y));
 }
 
 /* Codes what is in s->from. */
-static void slice_is_right(const struct rig *rig, struct slice *s)
+static void slice_is_right(struct slice *s)
 {
-    encode(rig, s);
-    ck_assert_int_eq(decode(rig, s), BPS_OK);
-    for (size_t i = 0; i < s->count; i += s->block) {
-        float scale = s->format->bytes == 2 ? 1 : scale_of(s, i);
-        for (size_t j = i; j < i + s->block && j < s->count; j++) {
+    encode(s);
+    ck_assert_int_eq(decode(s), BPS_OK);
+    for (size_t i = 0; i < s->count; i += block_of(s->method)) {
+        float scale = format_of(s->method)->bytes == 2 ? 1 : scale_of(s, i);
+        for (size_t j = i; j < i + block_of(s->method) && j < s->count; j++) {
             element_is_right(s, j, scale);
         }
     }
@@ -224,12 +174,10 @@ static void slice_is_right(const struct rig *rig, struct slice *s)
 /* Every code there is; those of 8 bits with a scale. */
 START_TEST(test_all_codes)
 {
-    struct rig rig;
     for (int example = 0; example < 2 * FORMATS; example++) {
         int to = example / 2, codes = 1 << 8 * formats[to].bytes;
         const float scale = 0.75f;
-        OPEN_OR_RETURN(&rig, _i, to, 256);
-        struct slice s = make_slice(&rig, dtypes[example % 2], to, 256, (size_t)codes);
+        struct slice s = make_slice(_i, methods[to], float_types[example % 2], (size_t)codes);
         if (formats[to].bytes == 1) {
             memcpy(s.code, &scale, sizeof scale);
         }
@@ -237,13 +185,14 @@ START_TEST(test_all_codes)
             float unused;
             memcpy(s.code + place_of(&s, (size_t)i, &unused), &i, (size_t)formats[to].bytes);
         }
-        ck_assert_int_eq(decode(&rig, &s), BPS_OK);
+        ck_assert_int_eq(decode(&s), BPS_OK);
         for (int i = 0; i < codes; i++) {
-            double y = rig_get(s.dtype, s.to, (size_t)i), want = unscaled(&s, meaning(s.format, (unsigned)i), scale);
-            ck_assert_msg(same(y, want), "%s: %#x became %a, expected %a", s.format->name, (unsigned)i, y, want);
+            double y = rig_get(s.dtype, s.to, (size_t)i),
+                   want = unscaled(&s, meaning(format_of(s.method), (unsigned)i), scale);
+            ck_assert_msg(same(y, want), "%s: %#x became %a, expected %a", format_of(s.method)->name, (unsigned)i, y,
+                          want);
         }
         free_slice(&s);
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
@@ -269,56 +218,21 @@ static double around(const struct format *f, uint32_t dtype, unsigned code, unsi
 /* All numbers and all ties; with 8 bits at the scale 1, since each block has the largest number. */
 START_TEST(test_rounding)
 {
-    struct rig rig;
     for (int example = 0; example < 2 * FORMATS; example++) {
         int to = example / 2;
-        OPEN_OR_RETURN(&rig, _i, to, 32);
         unsigned end = end_of(&formats[to]), all = end * 8;
         bool blocks = formats[to].bytes == 1;
         /* The middle behind the largest number would change the scale. */
         size_t count = blocks ? (all - 8) / 31 * 32 : all;
-        struct slice s = make_slice(&rig, dtypes[example % 2], to, 32, count);
+        struct slice s = make_slice(_i, methods[FORMATS + to], float_types[example % 2], count);
         for (size_t i = 0, next = 0; i < count; i++) {
             bool first = blocks && i % 32 == 0;
             double x = first ? formats[to].largest : around(&formats[to], s.dtype, (unsigned)next / 8, next % 8);
             rig_put(s.dtype, s.from, i, x);
             next += !first;
         }
-        slice_is_right(&rig, &s);
+        slice_is_right(&s);
         free_slice(&s);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
-
-/* Any bits; one in nine is special. */
-static void fill(struct slice *s, unsigned *seed)
-{
-    static const double special[] = {0.0,      -0.0,      1e-45,   -1e-38,   NAN,  -NAN,
-                                     INFINITY, -INFINITY, FLT_MAX, 65519.99, 65520};
-    int spread = rand_r(seed) % 4 * (s->dtype == BPS_FLOAT32 ? 40 : 300);
-    bool broken = rand_r(seed) % 2;
-    for (size_t i = 0; i < s->count; i++) {
-        double x = (rand_r(seed) / (double)RAND_MAX - 0.5) * ldexp(1, rand_r(seed) % (spread + 5) - spread / 2);
-        double other = special[rand_r(seed) % 11];
-        rig_put(s->dtype, s->from, i, rand_r(seed) % 9 > 0 || (!broken && !isfinite(other)) ? x : other);
-    }
-}
-
-START_TEST(test_any_elements)
-{
-    static const size_t blocks[] = {32, 256, 2048};
-    unsigned seed = 1;
-    struct rig rig;
-    for (size_t example = 0; example < 2 * 3 * FORMATS * COUNTS * 4; example++) {
-        int to = (int)(example / 6 % FORMATS);
-        size_t block = blocks[example / 2 % 3], count = counts[example / 6 / FORMATS % COUNTS];
-        OPEN_OR_RETURN(&rig, _i, to, block);
-        struct slice s = make_slice(&rig, dtypes[example % 2], to, block, count);
-        fill(&s, &seed);
-        slice_is_right(&rig, &s);
-        free_slice(&s);
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
@@ -327,123 +241,15 @@ END_TEST
 START_TEST(test_scales_at_the_ends)
 {
     static const double most[] = {0, 1e-45, 5e-324, 448 * 0x1p-126, 447 * 0x1p-126, FLT_MAX, 448.0 * FLT_MAX, 1e300};
-    struct rig rig;
     for (size_t example = 0; example < 2 * 2 * 8; example++) {
         int to = 2 + (int)(example / 2 % 2);
-        OPEN_OR_RETURN(&rig, _i, to, 64);
-        struct slice s = make_slice(&rig, dtypes[example % 2], to, 64, 100);
+        struct slice s = make_slice(_i, methods[6 + to], float_types[example % 2], 100);
         for (size_t i = 0; i < s.count; i++) {
             double x = most[example / 4] / (1 + (double)(i % 13));
             rig_put(s.dtype, s.from, i, s.dtype == BPS_FLOAT32 && x > FLT_MAX ? FLT_MAX : x);
         }
-        slice_is_right(&rig, &s);
+        slice_is_right(&s);
         free_slice(&s);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
-
-START_TEST(test_decode_add_adds)
-{
-    unsigned seed = 2;
-    struct rig rig;
-    for (size_t example = 0; example < 2 * FORMATS * COUNTS; example++) {
-        int to = (int)(example / 2 % FORMATS);
-        OPEN_OR_RETURN(&rig, _i, to, 64);
-        struct slice s = make_slice(&rig, dtypes[example % 2], to, 64, counts[example / 2 / FORMATS]);
-        struct slice sum = make_slice(&rig, s.dtype, to, 64, s.count);
-        fill(&s, &seed);
-        encode(&rig, &s);
-        memcpy(sum.code, s.code, s.bytes);
-        ck_assert_int_eq(decode(&rig, &s), BPS_OK);
-        ck_assert_int_eq(decode_add(&rig, &sum), BPS_OK);
-        for (size_t i = 0; i < s.count; i++) {
-            double want = ((double)i - 100) + rig_get(s.dtype, s.to, i);
-            ck_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
-        }
-        free_slice(&s);
-        free_slice(&sum);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
-
-/* The bytes on the wire, which other builds and machines have to understand. */
-START_TEST(test_the_format)
-{
-    static const double x[4] = {-896, 1, 0, 448};
-    static const uint8_t want[FORMATS][8] = {
-        {0x00, 0xe3, 0x00, 0x3c, 0x00, 0x00, 0x00, 0x5f},
-        {0x60, 0xc4, 0x80, 0x3f, 0x00, 0x00, 0xe0, 0x43},
-        {0x00, 0x00, 0x00, 0x40, 0xfe, 0x30, 0x00, 0x76}, /* 2.0; -448, 0.5, 0, 224 */
-        {0x00, 0x00, 0x80, 0x3c, 0xfb, 0x54, 0x00, 0x77}, /* 2^-6; -57344, 64, 0, 28672 */
-    };
-    struct rig rig;
-    for (int to = 0; to < FORMATS; to++) {
-        OPEN_OR_RETURN(&rig, _i, to, 256);
-        struct slice s = make_slice(&rig, BPS_FLOAT32, to, 256, 4);
-        for (size_t i = 0; i < 4; i++) {
-            rig_put(s.dtype, s.from, i, x[i]);
-        }
-        encode(&rig, &s);
-        ck_assert_uint_eq(s.bytes, 8);
-        ck_assert_mem_eq(s.code, want[to], 8);
-        free_slice(&s);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
-
-/* The floating point settings of the calling thread make no difference, and stay. */
-START_TEST(test_flushed_subnormals)
-{
-#ifdef __SSE2__
-    struct rig rig;
-    OPEN_OR_RETURN(&rig, _i, 1, 256);
-    struct slice s = make_slice(&rig, BPS_FLOAT32, 1, 256, 40);
-    for (size_t i = 0; i < s.count; i++) {
-        rig_put(s.dtype, s.from, i, 0x1p-130);
-        rig_put(s.dtype, s.to, i, 0x1p-130);
-    }
-    unsigned before = _mm_getcsr(), flush = before | 0x8040;
-    _mm_setcsr(flush);
-    encode(&rig, &s);
-    decode_add(&rig, &s);
-    unsigned after = _mm_getcsr();
-    _mm_setcsr(before);
-    ck_assert_uint_eq(after & 0xffc0, flush & 0xffc0);
-    ck_assert(rig_get(s.dtype, s.to, 0) == 0x1p-129 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
-    free_slice(&s);
-    rig.ops->close(rig.instance);
-#endif
-}
-END_TEST
-
-/* Any length but the right one is refused, before anything is read. */
-START_TEST(test_foreign_lengths)
-{
-    struct rig rig;
-    for (int to = 0; to < FORMATS; to++) {
-        OPEN_OR_RETURN(&rig, _i, to, 32);
-        for (size_t count = 0; count < 100; count++) {
-            struct slice s = make_slice(&rig, dtypes[count % 2], to, 32, count);
-            size_t right = s.bytes;
-            uint8_t *code = s.code;
-            memset(s.from, 0, count * rig_size(s.dtype));
-            encode(&rig, &s);
-            for (size_t bytes = 0; bytes < right + 9; bytes++) {
-                void *base;
-                s.bytes = bytes;
-                s.code = rig_odd(bytes, &base);
-                memcpy(s.code, code, bytes < right ? bytes : right);
-                bps_status want = bytes == right ? BPS_OK : BPS_ERR_PROTOCOL;
-                ck_assert_int_eq(decode(&rig, &s), want);
-                ck_assert_int_eq(decode_add(&rig, &s), want);
-                free(base);
-            }
-            free_slice(&s);
-        }
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
@@ -452,67 +258,65 @@ END_TEST
 START_TEST(test_foreign_scales)
 {
     static const float refused[] = {0, -0.0f, -1, NAN, INFINITY, 0x1p-127f}, accepted[] = {FLT_MIN, 1, FLT_MAX};
-    struct rig rig;
     for (int to = 2; to < FORMATS; to++) {
-        OPEN_OR_RETURN(&rig, _i, to, 32);
-        struct slice s = make_slice(&rig, BPS_FLOAT32, to, 32, 40);
+        struct slice s = make_slice(_i, methods[FORMATS + to], BPS_FLOAT32, 40);
         memset(s.from, 0, 40 * sizeof(float));
-        encode(&rig, &s);
+        encode(&s);
         for (size_t i = 0; i < 9; i++) {
             memcpy(s.code + 36, i < 6 ? &refused[i] : &accepted[i - 6], 4);
-            ck_assert_int_eq(decode(&rig, &s), i < 6 ? BPS_ERR_PROTOCOL : BPS_OK);
-            ck_assert_int_eq(decode_add(&rig, &s), i < 6 ? BPS_ERR_PROTOCOL : BPS_OK);
+            ck_assert_int_eq(decode(&s), i < 6 ? BPS_ERR_PROTOCOL : BPS_OK);
+            ck_assert_int_eq(decode_add(&s), i < 6 ? BPS_ERR_PROTOCOL : BPS_OK);
         }
         free_slice(&s);
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
 
-START_TEST(test_options)
+/* ---- what it promises ---------------------------------------------------------------------------------------- */
+
+static void described(const double *method, const char *text)
 {
-    static const char *const names[RIG_ISAS] = {"", "baseline", "avx2", "avx512"};
-    struct rig rig;
-    char text[100];
-    for (int to = 0; to < FORMATS; to++) {
-        if (open_cast(&rig, _i, to, 128) != BPS_OK) {
-            ck_assert_int_gt(_i, 1);
-            ck_assert_ptr_nonnull(strstr(rig.report.text, names[_i]));
-            return;
-        }
-        rig.ops->describe(rig.instance, text, sizeof text);
-        ck_assert(strstr(text, names[_i]) != NULL && strncmp(text, formats[to].name, strlen(formats[to].name)) == 0);
-        ck_assert_int_eq(strstr(text, "128") != NULL, formats[to].bytes == 1);
-        for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
-            bool coded = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
-            ck_assert_uint_eq(rig.ops->bound(rig.instance, dtype, 100) > 0, coded);
-        }
-        rig.ops->close(rig.instance);
-    }
-    ck_assert_int_eq(open_cast(&rig, _i, 0, 48), BPS_ERR_CONF);
-    ck_assert_ptr_nonnull(strstr(rig.report.text, "48"));
+    char block[20];
+    snprintf(block, sizeof block, "%zu", block_of(method));
+    ck_assert(strncmp(text, format_of(method)->name, strlen(format_of(method)->name)) == 0);
+    ck_assert_int_eq(strstr(text, block) != NULL, format_of(method)->bytes == 1);
 }
-END_TEST
+
+static const double elements[] = {-896, 1, 0, 448};
+static const struct known_code known[FORMATS] = {
+    {methods[0], BPS_FLOAT32, 4, 8, elements, {0x00, 0xe3, 0x00, 0x3c, 0x00, 0x00, 0x00, 0x5f}},
+    {methods[1], BPS_FLOAT32, 4, 8, elements, {0x60, 0xc4, 0x80, 0x3f, 0x00, 0x00, 0xe0, 0x43}},
+    /* 2.0; -448, 0.5, 0, 224 */
+    {methods[2], BPS_FLOAT32, 4, 8, elements, {0x00, 0x00, 0x00, 0x40, 0xfe, 0x30, 0x00, 0x76}},
+    /* 2^-6; -57344, 64, 0, 28672 */
+    {methods[3], BPS_FLOAT32, 4, 8, elements, {0x00, 0x00, 0x80, 0x3c, 0xfb, 0x54, 0x00, 0x77}},
+};
+static const struct refused_options refused[] = {{{0, 48}, "48"}};
+
+static void special(TCase *tests, int variant)
+{
+    tcase_add_loop_test(tests, test_all_codes, variant, variant + 1);
+    tcase_add_loop_test(tests, test_rounding, variant, variant + 1);
+    tcase_add_loop_test(tests, test_scales_at_the_ends, variant, variant + 1);
+    tcase_add_loop_test(tests, test_foreign_scales, variant, variant + 1);
+}
 
 int main(void)
 {
-    Suite *suite = suite_create("cast");
-    TCase *tests = tcase_create("cast");
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, test_all_codes, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_rounding, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_any_elements, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_scales_at_the_ends, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_decode_add_adds, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_the_format, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_flushed_subnormals, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_foreign_lengths, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_foreign_scales, 0, RIG_ISAS);
-    tcase_add_loop_test(tests, test_options, 0, RIG_ISAS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_compressor_tests(&(const struct promise){
+        .name = "cast",
+        .module = bps_module_compressor_cast,
+        ALL(methods),
+        ALL(counts),
+        .options = {"to", "block"},
+        ISA_VARIANTS,
+        .exact = true,
+        .bound = bytes_of,
+        .described = described,
+        .is_right = slice_is_right,
+        .spoils = itself_alone,
+        ALL(refused),
+        ALL(known),
+        .special = special,
+    });
 }

@@ -6,82 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checks.h"
-#include "compressor_rig.h"
+#include "compressor_tests.h"
 
 const struct bps_module *bps_module_compressor_randomk(void);
 
 static const size_t counts[] = {0, 1, 2, 7, 63, 65, 150, 256, 5000, 140000};
-#define COUNTS (sizeof counts / sizeof *counts)
-
-static const double ks[] = {0.01, 0.3, 0.999, 1, 10, 64, 1e9};
-#define KS (sizeof ks / sizeof *ks)
-
-static const uint32_t dtypes[] = {BPS_FLOAT32, BPS_FLOAT64};
-static struct bps_random draw = {.shared = 1, .own = 2};
 
 enum { INDEPENDENT = 1, UNBIASED = 2, COMPAT = 4 };
 
-static bps_status open_randomk(struct rig *rig, double k, int flags)
-{
-    const struct rig_setting settings[] = {
-        {"k", k}, {"independent", flags & INDEPENDENT}, {"unbiased", flags & UNBIASED}, {"compat", flags & COMPAT}};
-    return rig_open(rig, bps_module_compressor_randomk(), settings, 4);
-}
-
-static void must_open(struct rig *rig, double k, int flags)
-{
-    ck_assert_int_eq(open_randomk(rig, k, flags), BPS_OK);
-}
-
-/* ---- slices -------------------------------------------------------------------------------------------------- */
-
-struct slice {
-    uint32_t dtype;
-    size_t count, bytes;
-    uint8_t *from, *code, *to;
-    void *base[3];
-};
-
-static struct slice make_slice(const struct rig *rig, uint32_t dtype, size_t count)
-{
-    struct slice s = {.dtype = dtype, .count = count, .bytes = rig->ops->bound(rig->instance, dtype, count)};
-    s.from = rig_odd(count * rig_size(dtype), &s.base[0]);
-    s.code = rig_odd(s.bytes, &s.base[1]);
-    s.to = rig_odd(count * rig_size(dtype), &s.base[2]);
-    for (size_t i = 0; i < count; i++) {
-        rig_put(dtype, s.to, i, (double)i - 100);
+#define WITH(k)                                                                                                        \
+    {k}, {k, true}, {k, false, true}, {k, true, true}, {k, false, false, true},                                        \
+    {                                                                                                                  \
+        k, true, false, true                                                                                           \
     }
-    return s;
-}
 
-static void free_slice(struct slice *s)
-{
-    for (int i = 0; i < 3; i++) {
-        free(s->base[i]);
-    }
-}
+/* k, independent, unbiased, compat; those with other k decode as the first ones */
+static const double methods[][METHOD_OPTIONS] = {WITH(0.3), WITH(10), WITH(0.01), WITH(0.999),
+                                                 WITH(1),   WITH(64), WITH(1e9)};
+#define DECODERS 12
 
-static void encode(const struct rig *rig, struct slice *s)
+static int flags_of(const double *method)
 {
-    ck_assert_uint_eq(rig->ops->encode(rig->instance, s->dtype, s->from, s->count, &draw, s->code), s->bytes);
-}
-
-static bps_status decode(const struct rig *rig, struct slice *s)
-{
-    return rig->ops->decode(rig->instance, s->dtype, s->code, s->bytes, s->to, s->count);
-}
-
-static bps_status decode_add(const struct rig *rig, struct slice *s)
-{
-    return rig->ops->decode_add(rig->instance, s->dtype, s->code, s->bytes, s->to, s->count);
-}
-
-static void fill(struct slice *s, unsigned *seed)
-{
-    for (size_t i = 0; i < s->count; i++) {
-        rig_put(s->dtype, s->from, i, rand_r(seed) / (double)RAND_MAX - 0.5);
-    }
+    return (method[1] != 0 ? INDEPENDENT : 0) | (method[2] != 0 ? UNBIASED : 0) | (method[3] != 0 ? COMPAT : 0);
 }
 
 /* ---- the definitions ----------------------------------------------------------------------------------------- */
@@ -153,59 +99,31 @@ static double *factors(const struct slice *s, size_t kept, uint64_t number, int 
     return factor;
 }
 
-static double typed(uint32_t dtype, double x)
+static void slice_is_right(struct slice *s)
 {
-    return dtype == BPS_FLOAT32 ? (double)(float)x : x;
-}
-
-static void slice_is_right(const struct rig *rig, struct slice *s, size_t kept, int flags)
-{
-    struct slice sum = make_slice(rig, s->dtype, s->count);
-    double *factor = factors(s, kept, flags & INDEPENDENT ? draw.own : draw.shared, flags);
-    encode(rig, s);
-    memcpy(sum.code, s->code, s->bytes);
-    ck_assert_int_eq(decode(rig, s), BPS_OK);
-    ck_assert_int_eq(decode_add(rig, &sum), BPS_OK);
+    int flags = flags_of(s->method);
+    size_t kept = kept_of(s->method[0], s->count, flags & COMPAT ? rig_size(s->dtype) : 0);
+    slice_draw.shared = slice_draw.shared * 0x9e3779b97f4a7c15u + s->count + 1;
+    double *factor = factors(s, kept, flags & INDEPENDENT ? slice_draw.own : slice_draw.shared, flags);
+    encode(s);
+    ck_assert_int_eq(decode(s), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
         double want = typed(s->dtype, rig_get(s->dtype, s->from, i) * factor[i]);
         ck_assert_msg(rig_get(s->dtype, s->to, i) == want, "%zu of %zu: %a became %a", i, s->count, want,
                       rig_get(s->dtype, s->to, i));
-        ck_assert(rig_get(s->dtype, sum.to, i) == typed(s->dtype, (double)i - 100 + want));
     }
     free(factor);
-    free_slice(&sum);
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------------- */
-
-START_TEST(test_any_elements)
-{
-    static const int all_flags[] = {0, INDEPENDENT, UNBIASED, UNBIASED | INDEPENDENT, COMPAT, COMPAT | INDEPENDENT};
-    unsigned seed = 1;
-    struct rig rig;
-    for (size_t example = 0; example < 2 * KS * COUNTS * 6; example++) {
-        double k = ks[example / 2 % KS];
-        size_t count = counts[example / 2 / KS % COUNTS];
-        int flags = all_flags[example / 2 / KS / COUNTS];
-        must_open(&rig, k, flags);
-        draw.shared = 1 + (uint64_t)rand_r(&seed) * 0x9e3779b97f4a7c15u;
-        struct slice s = make_slice(&rig, dtypes[example % 2], count);
-        fill(&s, &seed);
-        slice_is_right(&rig, &s, kept_of(k, count, flags & COMPAT ? rig_size(s.dtype) : 0), flags);
-        free_slice(&s);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
 
 /* With a seed it is one generator, which goes on from round to round. */
 START_TEST(test_the_seed_of_the_original)
 {
     enum { COUNT = 50, KEPT = 3, ROUNDS = 3000 };
     uint64_t state[2] = {77, 77};
-    struct rig rig;
-    must_open(&rig, KEPT, COMPAT);
-    struct slice s = make_slice(&rig, BPS_FLOAT32, COUNT);
+    static const double method[METHOD_OPTIONS] = {KEPT, false, false, true};
+    struct slice s = make_slice(_i, method, BPS_FLOAT32, COUNT);
     for (size_t i = 0; i < COUNT; i++) {
         rig_put(s.dtype, s.from, i, 1);
     }
@@ -213,9 +131,9 @@ START_TEST(test_the_seed_of_the_original)
         size_t index[KEPT], found = 0, want = 0;
         bool drawn[COUNT] = {false};
         draw_as_the_original(state, COUNT, KEPT, index);
-        draw = (struct bps_random){.shared = round * round, .own = round, .seed = 77, .round = round};
-        encode(&rig, &s);
-        ck_assert_int_eq(decode(&rig, &s), BPS_OK);
+        slice_draw = (struct bps_random){.shared = round * round, .own = round, .seed = 77, .round = round};
+        encode(&s);
+        ck_assert_int_eq(decode(&s), BPS_OK);
         for (size_t j = 0; j < KEPT; j++) {
             want += !drawn[index[j]];
             drawn[index[j]] = true;
@@ -227,7 +145,6 @@ START_TEST(test_the_seed_of_the_original)
         ck_assert_uint_eq(found, want);
     }
     free_slice(&s);
-    rig.ops->close(rig.instance);
 }
 END_TEST
 
@@ -238,16 +155,15 @@ START_TEST(test_all_alike)
     const uint64_t rounds = 10000;
     for (size_t i = 0; i < 5; i++) {
         size_t count = shapes[i][0], kept = shapes[i][1], *times = calloc(count, sizeof *times);
-        struct rig rig;
-        must_open(&rig, (double)kept, 0);
-        struct slice s = make_slice(&rig, BPS_FLOAT32, count);
+        const double method[METHOD_OPTIONS] = {(double)kept};
+        struct slice s = make_slice(_i, method, BPS_FLOAT32, count);
         for (size_t j = 0; j < count; j++) {
             rig_put(s.dtype, s.from, j, 1);
         }
-        for (draw.shared = 0; draw.shared < rounds; draw.shared++) {
+        for (slice_draw.shared = 0; slice_draw.shared < rounds; slice_draw.shared++) {
             size_t found = 0;
-            encode(&rig, &s);
-            ck_assert_int_eq(decode(&rig, &s), BPS_OK);
+            encode(&s);
+            ck_assert_int_eq(decode(&s), BPS_OK);
             for (size_t j = 0; j < count; j++) {
                 bool there = rig_get(s.dtype, s.to, j) != 0;
                 times[j] += there;
@@ -261,7 +177,6 @@ START_TEST(test_all_alike)
         }
         free(times);
         free_slice(&s);
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
@@ -269,21 +184,20 @@ END_TEST
 /* Two codings of the same elements, as a round has them. */
 START_TEST(test_unbiased)
 {
-    for (int flags = UNBIASED; flags < COMPAT; flags++) {
-        struct rig rig;
+    for (int independent = 0; independent < 2; independent++) {
+        const double method[METHOD_OPTIONS] = {0.25, independent, true};
         double total = 0;
         const int rounds = 10000;
-        must_open(&rig, 0.25, flags);
-        struct slice s = make_slice(&rig, BPS_FLOAT32, 20);
+        struct slice s = make_slice(_i, method, BPS_FLOAT32, 20);
         for (int round = 0; round < rounds; round++) {
             for (size_t i = 0; i < s.count; i++) {
                 rig_put(s.dtype, s.from, i, 1);
             }
             for (unsigned coding = 0; coding < 2; coding++) {
-                draw.shared = (uint64_t)round;
-                draw.own = (uint64_t)round * 2 + coding;
-                encode(&rig, &s);
-                ck_assert_int_eq(decode(&rig, &s), BPS_OK);
+                slice_draw.shared = (uint64_t)round;
+                slice_draw.own = (uint64_t)round * 2 + coding;
+                encode(&s);
+                ck_assert_int_eq(decode(&s), BPS_OK);
                 memcpy(s.from, s.to, s.count * sizeof(float));
             }
             for (size_t i = 0; i < s.count; i++) {
@@ -292,141 +206,93 @@ START_TEST(test_unbiased)
         }
         ck_assert_double_eq_tol(total / rounds / (double)s.count, 1, 0.05);
         free_slice(&s);
-        rig.ops->close(rig.instance);
     }
 }
 END_TEST
 
-/* A gradient that is broken stays so, whether its element is drawn or not. */
-START_TEST(test_nan_and_infinity_are_not_hidden)
-{
-    static const double broken[] = {NAN, INFINITY, -INFINITY, -NAN};
-    for (size_t example = 0; example < 2 * 2 * 4 * 45; example++) {
-        struct rig rig;
-        must_open(&rig, 3, example / 8 % 2 ? COMPAT : 0);
-        struct slice s = make_slice(&rig, dtypes[example % 2], 45);
-        fill(&s, &(unsigned){1});
-        rig_put(s.dtype, s.from, example / 16, broken[example / 2 % 4]);
-        encode(&rig, &s);
-        for (int add = 0; add < 2; add++) {
-            ck_assert_int_eq(add ? decode_add(&rig, &s) : decode(&rig, &s), BPS_OK);
-            for (size_t i = 0; i < s.count; i++) {
-                ck_assert(isnan(rig_get(s.dtype, s.to, i)));
-            }
-        }
-        free_slice(&s);
-        rig.ops->close(rig.instance);
-    }
-}
-END_TEST
-
-/* The number, and the elements it stands for: the bytes on the wire. */
-START_TEST(test_the_format)
-{
-    static const uint8_t want[] = {8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xe0, 0x40};
-    struct rig rig;
-    must_open(&rig, 3, 0);
-    struct slice s = make_slice(&rig, BPS_FLOAT32, 10);
-    for (size_t i = 0; i < s.count; i++) {
-        rig_put(s.dtype, s.from, i, (double)i);
-    }
-    draw.shared = 0x0102030405060708;
-    encode(&rig, &s);
-    ck_assert_uint_eq(s.bytes, sizeof want);
-    ck_assert_mem_eq(s.code, want, sizeof want);
-    free_slice(&s);
-    rig.ops->close(rig.instance);
-}
-END_TEST
-
-/* Any length but the right one is refused, before anything is read; any number is taken. */
-START_TEST(test_foreign_bytes)
+/* Any number is taken that says which elements are drawn. */
+START_TEST(test_any_number)
 {
     unsigned seed = 5;
-    struct rig rig;
-    must_open(&rig, 0.1, 0);
-    for (size_t count = 0; count < 100; count++) {
-        struct slice s = make_slice(&rig, dtypes[count % 2], count);
-        size_t right = s.bytes;
-        uint8_t *code = s.code;
-        fill(&s, &seed);
-        encode(&rig, &s);
-        for (size_t bytes = 0; bytes < right + 9; bytes++) {
-            void *base;
-            s.bytes = bytes;
-            s.code = rig_odd(bytes, &base);
-            memcpy(s.code, code, bytes < right ? bytes : right);
-            for (size_t i = 0; i < 8 && i < bytes; i++) {
+    for (size_t example = 0; example < 2 * 100 * DECODERS; example++) {
+        struct slice s = make_slice(_i, methods[example / 200], float_types[example % 2], example / 2 % 100);
+        encode(&s);
+        for (int again = 0; again < 20; again++) {
+            for (size_t i = 0; i < (flags_of(s.method) & COMPAT ? 16 : 8); i++) {
                 s.code[i] = (uint8_t)(rand_r(&seed) % 3 ? rand_r(&seed) : 0xff);
             }
-            bps_status want = bytes == right ? BPS_OK : BPS_ERR_PROTOCOL;
-            ck_assert_int_eq(decode(&rig, &s), want);
-            ck_assert_int_eq(decode_add(&rig, &s), want);
-            free(base);
+            ck_assert_int_eq(decode_bytes(&s, s.code, s.bytes), BPS_OK);
         }
         free_slice(&s);
     }
-    rig.ops->close(rig.instance);
 }
 END_TEST
 
 START_TEST(test_a_single_nan_is_foreign)
 {
-    struct rig rig;
-    must_open(&rig, 3, 0);
-    struct slice s = make_slice(&rig, BPS_FLOAT32, 14);
-    fill(&s, &(unsigned){1});
-    encode(&rig, &s);
+    static const double method[METHOD_OPTIONS] = {3};
+    struct slice s = make_slice(_i, method, BPS_FLOAT32, 14);
+    encode(&s);
     rig_put(s.dtype, s.code + 8, 1, NAN);
-    ck_assert_int_eq(decode(&rig, &s), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(decode_add(&rig, &s), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(decode(&s), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(decode_add(&s), BPS_ERR_PROTOCOL);
     free_slice(&s);
-    rig.ops->close(rig.instance);
 }
 END_TEST
 
-START_TEST(test_options)
+/* ---- what it promises ---------------------------------------------------------------------------------------- */
+
+static void described(const double *method, const char *text)
 {
-    struct rig rig;
-    char text[100];
-    must_open(&rig, 0.01, INDEPENDENT | UNBIASED);
-    rig.ops->describe(rig.instance, text, sizeof text);
-    ck_assert_str_eq(text, "1 % of the elements, drawn by each, unbiased");
-    size_t before = 0;
-    for (size_t count = 0; count < 3000; count++) {
-        ck_assert_uint_ge(rig.ops->bound(rig.instance, BPS_FLOAT32, count), before);
-        before = rig.ops->bound(rig.instance, BPS_FLOAT32, count);
+    if (method[0] == 0.01 && flags_of(method) == (INDEPENDENT | UNBIASED)) {
+        ck_assert_str_eq(text, "1 % of the elements, drawn by each, unbiased");
     }
-    for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
-        bool coded = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
-        ck_assert_uint_eq(rig.ops->bound(rig.instance, dtype, 100) > 0, coded);
-    }
-    rig.ops->close(rig.instance);
-    ck_assert_int_eq(open_randomk(&rig, -1, 0), BPS_ERR_CONF);
-    ck_assert_ptr_nonnull(strstr(rig.report.text, "k = -1"));
-    ck_assert_int_eq(open_randomk(&rig, 1, COMPAT | UNBIASED), BPS_ERR_CONF);
-    ck_assert_ptr_nonnull(strstr(rig.report.text, "unbiased"));
 }
-END_TEST
+
+static void fill(struct slice *s, unsigned which, unsigned *seed)
+{
+    (void)which;
+    for (size_t i = 0; i < s->count; i++) {
+        rig_put(s->dtype, s->from, i, rand_r(seed) / (double)RAND_MAX - 0.5);
+    }
+}
+
+/* The number, and the elements it stands for. */
+static const double three[METHOD_OPTIONS] = {3}, elements[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+static const struct known_code known[] = {
+    {three, BPS_FLOAT32, 10, 20, elements, {8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0x40, 0, 0, 0x80, 0x40, 0, 0, 0xe0, 0x40}},
+};
+static const struct refused_options refused[] = {{{-1}, "k = -1"}, {{1, false, true, true}, "unbiased"}};
+
+static void special(TCase *tests, int variant)
+{
+    tcase_add_loop_test(tests, test_the_seed_of_the_original, variant, variant + 1);
+    tcase_add_loop_test(tests, test_all_alike, variant, variant + 1);
+    tcase_add_loop_test(tests, test_unbiased, variant, variant + 1);
+    tcase_add_loop_test(tests, test_any_number, variant, variant + 1);
+    tcase_add_loop_test(tests, test_a_single_nan_is_foreign, variant, variant + 1);
+}
 
 int main(void)
 {
-    Suite *suite = suite_create("randomk");
-    TCase *tests = tcase_create("randomk");
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, test_any_elements);
-    tcase_add_test(tests, test_the_seed_of_the_original);
-    tcase_add_test(tests, test_all_alike);
-    tcase_add_test(tests, test_unbiased);
-    tcase_add_test(tests, test_nan_and_infinity_are_not_hidden);
-    tcase_add_test(tests, test_the_format);
-    tcase_add_test(tests, test_foreign_bytes);
-    tcase_add_test(tests, test_a_single_nan_is_foreign);
-    tcase_add_test(tests, test_options);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    return run_compressor_tests(&(const struct promise){
+        .name = "randomk",
+        .module = bps_module_compressor_randomk,
+        ALL(methods),
+        ALL(counts),
+        .draw = {.shared = 0x0102030405060708, .own = 2},
+        .options = {"k", "independent", "unbiased", "compat"},
+        .n_variants = 1,
+        .n_needed = 1,
+        .decoders = DECODERS,
+        .exact = true,
+        .described = described,
+        .is_right = slice_is_right,
+        .fill = fill,
+        .n_fills = 1,
+        .spoiled = nan_of,
+        ALL(refused),
+        ALL(known),
+        .special = special,
+    });
 }
