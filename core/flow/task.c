@@ -117,7 +117,7 @@ static void use_result(struct bps_task *task)
 }
 
 /* The step of the task is behind it. */
-static void leave_step(struct bps_task *task)
+static inline void leave_step(struct bps_task *task)
 {
     bps_assert(task->step < task->way->length);
     if (bps_task_step(task)->crosses) {
@@ -319,7 +319,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 }
 
 /* It is to begin, perhaps anew. */
-static void task_reset(struct bps_task *task)
+static inline void task_reset(struct bps_task *task)
 {
     struct bps_task_queue *ready = &task->tensor->worker->ready;
     bps_assert(task->state != BPS_TASK_WORKING);
@@ -337,7 +337,7 @@ static void task_reset(struct bps_task *task)
     task->status = BPS_OK;
 }
 
-static void task_start(struct bps_tensor_entry *tensor)
+static inline void task_start(struct bps_tensor_entry *tensor)
 {
     uint32_t through = 0;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
@@ -347,7 +347,7 @@ static void task_start(struct bps_tensor_entry *tensor)
 }
 
 /* Before the first of them starts. */
-static void task_prepare(struct bps_task *task, const struct bps_way *way)
+static inline void task_prepare(struct bps_task *task, const struct bps_way *way)
 {
     const struct bps_operation *operation = operation_of(task);
     const struct bps_worker *worker = task->tensor->worker;
@@ -412,7 +412,10 @@ static void hold_view(struct bps_operation *operation)
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     struct bps_view *view = worker->view;
-    if (tensor->named.unnamed && view != NULL) {
+    if (view == NULL) { /* alone */
+        return;
+    }
+    if (tensor->named.unnamed) {
         uint32_t *next = &worker->numbers[bps_unnamed_kind(tensor->id)], number = tensor->id & BPS_ID_NUMBER;
         *next = bps_number_is_before(number, *next) ? *next : (number + 1) & BPS_ID_NUMBER;
         view = bps_view_at(view, tensor->id);

@@ -184,8 +184,8 @@ void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_pla
 
 void bps_tensor_turn(struct bps_tensor_entry *tensor)
 {
-    struct bps_placed next = tensor->next;
-    if (next.partition != NULL && tensor->round >= tensor->next_round) {
+    if (tensor->next.partition != NULL && tensor->round >= tensor->next_round) {
+        struct bps_placed next = tensor->next;
         tensor->next.partition = NULL;
         bps_tensor_place(tensor, &next);
     }
