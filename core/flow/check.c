@@ -12,8 +12,7 @@ static void check_task(const struct bps_task *task, uint32_t i)
     bps_assert(task->offset <= tensor->path_bytes && task->bytes <= tensor->path_bytes - task->offset);
     bps_assert(way == NULL || way == task->own || way == task->other);
     bps_assert(way == NULL || task->refused || task->step <= way->length);
-    bps_assert(task->state == BPS_TASK_READY || task->text == NULL);
-    bps_assert(task->text == NULL || task->status != BPS_OK);
+    bps_assert(task->text == NULL || (task->state == BPS_TASK_READY && task->status != BPS_OK));
     bps_assert(task->direct <= task->bytes);
     bps_assert(!task->for_group || task->divisor > 0);
     bps_assert(task->late > 0 || task->last == 0);
@@ -26,8 +25,7 @@ static void check_tensor(const struct bps_tensor_entry *tensor)
     bps_assert(tensor->named.name != NULL && tensor->named.slot > 0);
     bps_assert((tensor->tasks > 0) == (tensor->task != NULL));
     bps_assert((tensor->placed.n > 0) == (tensor->placed.partition != NULL));
-    bps_assert(!tensor->asked || tensor->declaring);
-    bps_assert(!tensor->forgotten || tensor->asked);
+    bps_assert((!tensor->asked || tensor->declaring) && (!tensor->forgotten || tensor->asked));
     bps_assert(tensor->named.unnamed == (tensor->id >= BPS_ID_UNNAMED));
     bps_assert(tensor->named.unnamed || tensor->round >= tensor->first_round);
     bps_assert(!tensor->named.unnamed || tensor->named.coding == NULL);
@@ -62,7 +60,6 @@ void bps_worker_check(const struct bps_worker *worker)
     bps_assert(job->size == 0 || (job->rank < job->size && job->local_rank < job->local_size));
     bps_assert(job->size == 0 || (job->local_size <= job->size && job->group <= job->rank));
     bps_assert(job->size == 0 || job->cross_rank < job->cross_size);
-    bps_assert(worker->partition > 0 && worker->slice > 0);
-    bps_assert(worker->moving == false || !bps_worker_alone(worker));
+    bps_assert(worker->partition > 0 && worker->slice > 0 && (!worker->moving || !bps_worker_alone(worker)));
     bps_assert(TAILQ_EMPTY(&worker->operations) || atomic_load(&worker->in_flight) > 0);
 }
