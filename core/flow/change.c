@@ -27,7 +27,6 @@ void bps_change_begin(struct bps_operation *operation)
     bps_form_text(&tensor->named.form, form, sizeof form);
     snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->job.rank, form);
     bps_operation_become(operation, BPS_PHASE_CHANGING);
-    operation->via = BPS_VIA_HOST; /* the shards hear of this round */
     if (hooks != NULL) {
         hooks->decline(operation);
     }

@@ -396,6 +396,7 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         task_reset(&tensor->task[i]);
+        tensor->task[i].way = tensor->task[i].own; /* even if the last round went elsewhere */
         tensor->task[i].state = BPS_TASK_WAITING;
         tensor->task[i].refused = true;
     }
