@@ -435,12 +435,12 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (worker->moving) {
         return; /* it begins when that is over */
     }
+    hold_view(operation); /* also while it waits for a device, as others of later numbers may begin before it */
     if (bps_must_wait(operation)) {
         worker->memory_ops->await(operation);
         return;
     }
     bps_operation_become(operation, BPS_PHASE_RUNNING);
-    hold_view(operation);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);
     if (!tensor->named.unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->named.form, &tensor->job)) {
