@@ -1,13 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - errors that are planted into error feedback and views, to show that they are found. */
+/* plant.c - errors that are planted into error feedback, views and devices, to show that they are found. */
 #include <string.h>
 
 #include "coding/feedback.h"
+#include "device_group/devices.h"
 #include "node/view.h"
 #include "server/sum_frames.h"
 #include "simulation.h"
 
-static enum { NOTHING, TWICE, NEVER, FAILED, UNTOLD, INFINITE, SERVER, RATIO, SIZE, VIEW, PLANTS } plant;
+static enum {
+    NOTHING,
+    TWICE,
+    NEVER,
+    FAILED,
+    UNTOLD,
+    INFINITE,
+    SERVER,
+    RATIO,
+    SIZE,
+    VIEW,
+    EARLY,
+    ORDER,
+    DIVISOR,
+    PLANTS
+} plant;
 static const char *const names[PLANTS] = {
     "nothing",  "twice", /* an error is applied twice */
     "never",             /* a worker's does not move */
@@ -18,6 +34,9 @@ static const char *const names[PLANTS] = {
     "ratio",             /* the error is applied as if learning rates were equal */
     "size",              /* the server's error is kept when the tensor changes its size */
     "view",              /* a worker uses a view before its time */
+    "early",             /* nobody waits for a device */
+    "order",             /* one of the devices of a group is given steps in another order */
+    "divisor",           /* a group's average is not divided, or twice */
 };
 
 bool sim_plant(const char *name)
@@ -103,4 +122,33 @@ struct bps_view *__wrap_bps_view_at(struct bps_view *view, uint32_t id);
 struct bps_view *__wrap_bps_view_at(struct bps_view *view, uint32_t id)
 {
     return plant == VIEW ? view : __real_bps_view_at(view, id);
+}
+
+bool sim_marks_early(void)
+{
+    return plant == EARLY;
+}
+
+bps_status __real_bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
+bps_status __wrap_bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
+bps_status __wrap_bps_devices_run(struct bps_devices *devices, struct bps_reader *order)
+{
+    uint8_t other[BPS_STEPS_LIMIT * BPS_ORDER_BYTES];
+    size_t bytes = (size_t)(order->end - order->at);
+    struct bps_reader reader = *order;
+    if (plant == ORDER && devices->local->place == 1 && bytes <= sizeof other) {
+        for (size_t i = 0; i < bytes; i += BPS_ORDER_BYTES) {
+            memcpy(other + i, order->end - i - BPS_ORDER_BYTES, BPS_ORDER_BYTES);
+        }
+        bps_reader_init(&reader, other, bytes);
+    }
+    return __real_bps_devices_run(devices, &reader);
+}
+
+uint32_t __real_bps_devices_divisor(const struct bps_operation *operation);
+uint32_t __wrap_bps_devices_divisor(const struct bps_operation *operation);
+uint32_t __wrap_bps_devices_divisor(const struct bps_operation *operation)
+{
+    uint32_t divisor = __real_bps_devices_divisor(operation);
+    return plant == DIVISOR ? 3 - (divisor > 1) : divisor;
 }

@@ -71,6 +71,25 @@ bool sim_stage_fails(const struct sim_process *process, const char *tensor, uint
 extern const struct bps_module sim_compressors;
 bool sim_coder_lies(void);
 
+/* ---- device.c, device_group.c ---- */
+
+/*
+ * The reducer "device". It asks, of the device of a process: whether what it is about to do fails, whether it does not
+ * join a group, whether it is another one's, too.
+ */
+extern const struct bps_module sim_devices;
+bool sim_device_fails(const struct sim_process *process);
+bool sim_device_joins_not(const struct sim_process *process);
+bool sim_device_is_shared(const struct sim_process *process);
+/* It tells: something that was not to be. */
+void sim_blame(const char *what);
+/* The stream of the running process writes this to memory of its device, when it comes to it. */
+void sim_device_write(void *to, const void *from, size_t bytes);
+/* Returns when the stream has done all that it was given. False: the device has failed. */
+bool sim_device_finish(void);
+/* Forgets what a job has left. */
+void sim_devices_reset(void);
+
 /* ---- balance.c ---- */
 
 #define SIM_OPERATIONS 24u
@@ -104,6 +123,8 @@ bool sim_balance_holds(uint32_t number);
 
 /* Plants an error. False: none has this name. */
 bool sim_plant(const char *name);
+/* Whether one is planted: marks are reached before their time. */
+bool sim_marks_early(void);
 
 /* ---- engines.c ---- */
 

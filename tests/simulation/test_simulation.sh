@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Random jobs with any trouble, and with an allocation that fails in a worker, or elsewhere; others with SEED=n. What
-# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback are found. With a
-# sanitizer, which sees in each job what these do not, a part of them is enough.
+# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback, views and devices
+# are found. With a sanitizer, which sees in each job what these do not, a part of them is enough.
 set -e
 simulate="${top_builddir:?}/tests/simulation/simulate"
 many=300 few=75
@@ -13,11 +13,21 @@ many=300 few=75
 "$simulate" 100674 1 # saves what coding has left after a push of another type that has failed
 "$simulate" 300407 1 10 # a stage behind the network fails, in a host of several workers: for all,
 "$simulate" 405045 1 10 # and where another host has the result
+"$simulate" "${SEED:-1}" $few 14 # a device fails
+"$simulate" 14 1 # tensors that stay on a device change their sizes,
+"$simulate" 207 1 # and one that the devices of a host have summed before
+"$simulate" 693 1 # shards are taken away while a call without a name waits for its device
 [ -z "$SANITIZER" ] || exit 0
 if ! "$simulate" -p view 1 20 0 | grep -Eq "it does not go on|an operation failed for no reason"; then
     echo "test_simulation.sh: workers that disagree about a view were planted, and not found"
     exit 1
 fi
+for plant in early order divisor; do
+    if ! "$simulate" -p "$plant" 61 400 0 | grep -Eq "a result is wrong|were given different steps"; then
+        echo "test_simulation.sh: the error '$plant' was planted, and not found"
+        exit 1
+    fi
+done
 for plant in twice never failed untold infinite server ratio size; do
     if ! "$simulate" -p "$plant" 61 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
