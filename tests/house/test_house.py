@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The house is as good as allowed.json says, which only shrinks; and the figures see what is planted."""
 
+import collections
 import contextlib
 import json
 import os
@@ -11,6 +12,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import coverage
 import house
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -106,6 +108,19 @@ class House(unittest.TestCase):
             self.assertEqual(house.repeated_names(), {})
             (top / "core/b.c").write_text("void *twice(void)\n{\n}\n", encoding="ascii")
             self.assertEqual(house.repeated_names(), {"twice": {"core/b.c", "core/x/a.c"}})
+
+    def test_coverage(self):
+        """A line was run if it was in any object; what configure makes, and tests, are not counted."""
+        top, found = pathlib.Path("/top"), collections.defaultdict(dict)
+        counts = {"/top/core/x/a.c": (1, 0), "../core/x/a.c": (0, 0), "core/made.h": (0,), "../tests/t.c": (1,)}
+        for file, runs in counts.items():
+            lines = [{"line_number": number, "count": count} for number, count in enumerate(runs)]
+            report = {"current_working_directory": "/top/build", "files": [{"file": file, "lines": lines}]}
+            coverage.add(found, report, top, top / "build")
+        self.assertEqual(found, {pathlib.Path("core/x/a.c"): {0: True, 1: False}})
+        table = [line.split() for line in coverage.table(found)]
+        self.assertEqual(table[1], ["core/x", "2", "50.0", "%"])
+        self.assertEqual(table[-1], ["core/x/a.c", "2", "50.0", "%"])
 
 
 if __name__ == "__main__":
