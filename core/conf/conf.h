@@ -43,12 +43,17 @@ struct bps_conf_node {
 #define BPS_COLOCATED_HOSTS 3u /* the first worker on each host that has no server */
 #define BPS_COLOCATED_ALL   4u
 
+#define BPS_CHECKSUM_NONE    0u
+#define BPS_CHECKSUM_BLAKE2S 1u
+#define BPS_CHECKSUM_GMAC    2u
+
 struct bps_conf_cluster {
     uint32_t role;           /* BPS_ROLE_* */
     const char *scheduler;   /* "host:port"; "" for a job of this process alone */
     const char *ports;       /* bps_conf.ports as text */
     const char *job;         /* a word that tells jobs apart */
     const char *secret_file; /* "": none; $BYTEPS_SECRET counts more */
+    uint32_t checksum;       /* of each frame: BPS_CHECKSUM_* */
     const char *alive_file;  /* whose time this process renews; "": none */
     int64_t workers;
     int64_t servers;             /* processes of their own */

@@ -16,6 +16,10 @@ static const struct bps_option cluster_table[] = {
     {"secret_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, secret_file), "", NULL,
      "A file with the secret of the job, which only its owner may read; $BYTEPS_SECRET counts more. Only who knows the "
      "secret is let in. byteps run makes one for each job; without any, all members must be on one host."},
+    {"checksum", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, checksum), "none",
+     "none|blake2s|gmac",
+     "All that travels between members has a checksum, and what does not match it is not used: blake2s finds what has "
+     "changed on its way by chance; gmac, which is faster, also what somebody without the secret has changed."},
     {"alive_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, alive_file), "", NULL,
      "A file whose time this process renews each second while it is in a job or waits for one, for probes such as "
      "those "

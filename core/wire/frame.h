@@ -123,7 +123,7 @@ struct bps_header {
     uint16_t late;     /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
     uint32_t view;     /* of a PUSH or POISON: the view that its round is placed by, the same on all workers; 0: none */
     uint32_t group;    /* the process group of the operation; 0: all workers. There are no others yet */
-    uint64_t checksum; /* over header and payload, as the link has agreed; 0: nothing is, as of yet always */
+    uint64_t checksum; /* over header and payload: the link's, which puts it there and takes it away; else 0 */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

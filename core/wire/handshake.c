@@ -27,6 +27,13 @@ static const char greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 /* And it is as long as the longest header that another version may read. */
 #define CHALLENGE_BYTES (256 - BPS_HEADER_BYTES)
 
+/* BPS_CHECKSUM_* of this end. */
+static uint8_t checksum_kind(const struct bps_link *link)
+{
+    const struct bps_conf *conf = link->transport->conf;
+    return (uint8_t)(conf != NULL ? conf->cluster.checksum : BPS_CHECKSUM_NONE);
+}
+
 bps_status bps_challenge(struct bps_link *link)
 {
     uint8_t begin[BPS_HEADER_BYTES] = {[TYPE_AT] = BPS_FRAME_CHALLENGE, [VERSION_AT] = BPS_WIRE_VERSION};
@@ -38,6 +45,7 @@ bps_status bps_challenge(struct bps_link *link)
     memcpy(begin + GREETING_AT, greeting, sizeof greeting);
     snprintf((char *)begin + SOFTWARE_AT, SOFTWARE_BYTES, "%s", bps_version());
     memcpy(payload, link->introduction.challenge, BPS_NONCE_BYTES);
+    payload[BPS_NONCE_BYTES] = checksum_kind(link);
     return bps_header_decode(begin, &header) == BPS_OK ? bps_link_send(link, &header, payload, sizeof payload)
                                                        : BPS_ERR_PROTOCOL;
 }
@@ -124,10 +132,22 @@ static bps_status say_hello(struct bps_link *link)
 
 static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload)
 {
-    uint8_t rest[CHALLENGE_BYTES - BPS_NONCE_BYTES];
+    static const char *const names[] = {"none", "blake2s", "gmac", "another one"};
+    uint8_t rest[CHALLENGE_BYTES - BPS_NONCE_BYTES - 1], own = checksum_kind(link);
+    struct bps_report report;
     bps_get_bytes(payload, link->introduction.challenge, BPS_NONCE_BYTES);
+    uint8_t other = bps_get_u8(payload);
     bps_get_bytes(payload, rest, sizeof rest);
-    return bps_reader_done(payload) ? say_hello(link) : BPS_ERR_PROTOCOL;
+    if (!bps_reader_done(payload)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (other != own) {
+        (void)bps_fail(&report, BPS_ERR_REFUSED,
+                       "cluster.checksum is %s here, but %s there; it must be the same on all members", names[own],
+                       names[other < 3 ? other : 3]);
+        return handshake_give_up(link, BPS_ERR_REFUSED, report.text);
+    }
+    return say_hello(link);
 }
 
 bps_status bps_link_is_foreign(struct bps_report *report)
@@ -146,12 +166,22 @@ bps_status bps_link_check(struct bps_link *link, const uint8_t *key, struct bps_
     return BPS_OK;
 }
 
+/* From here on frames have checksums, but for WELCOME itself. */
+static bps_status check_frames(struct bps_link *link, enum bps_link_end end)
+{
+    enum bps_link_end other = end == BPS_DIALLER ? BPS_ACCEPTOR : BPS_DIALLER;
+    uint8_t kind = checksum_kind(link);
+    bps_status status = bps_checksum_new(kind, link->key, &link->introduction, end, &link->sending);
+    return status != BPS_OK ? status : bps_checksum_new(kind, link->key, &link->introduction, other, &link->receiving);
+}
+
 void bps_link_welcome(struct bps_link *link)
 {
     uint8_t proof[BPS_PROOF_BYTES];
     struct bps_writer w;
     bps_writer_init(&w);
-    w.failed = bps_prove(link->key, BPS_ACCEPTOR, &link->introduction, proof) != BPS_OK;
+    w.failed = bps_prove(link->key, BPS_ACCEPTOR, &link->introduction, proof) != BPS_OK ||
+               check_frames(link, BPS_ACCEPTOR) != BPS_OK;
     bps_put_bytes(&w, proof, sizeof proof);
     link->state = BPS_LINK_OPEN;
     bps_link_send_message(link, BPS_FRAME_WELCOME, &w);
@@ -196,6 +226,9 @@ static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
     }
     if (!bps_is_proof(link->key, BPS_ACCEPTOR, &link->introduction, proof)) {
         return handshake_give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
+    }
+    if (check_frames(link, BPS_DIALLER) != BPS_OK) {
+        return BPS_ERR_NOMEM;
     }
     link->state = BPS_LINK_OPEN;
     link->welcomed = true;

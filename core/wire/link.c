@@ -12,13 +12,19 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/log.h"
 #include "base/report.h"
 #include "plugin/returned.h"
 #include "wire/handshake.h"
 
+#define LOG "link"
+
+/* A message; or what a link with checksums adds to a slice: a header of its own, as others may send the owner's. */
 struct bps_parcel {
     STAILQ_ENTRY(bps_parcel) entry;
     uint8_t header[BPS_HEADER_BYTES];
+    bool slice;
+    void *cookie; /* of a slice: the owner's */
     uint32_t bytes;
     uint8_t payload[];
 };
@@ -49,6 +55,13 @@ static void link_reset(struct bps_link *link)
     free(link->payload);
     link->payload = NULL;
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
+    bps_checksum_free(link->sending);
+    bps_checksum_free(link->receiving);
+    link->sending = link->receiving = NULL;
+    if (link->ended != NULL) {
+        *link->ended = true;
+        link->ended = NULL;
+    }
 }
 
 /* Ends the link because of what the peer sent. */
@@ -62,50 +75,111 @@ static void link_fail(struct bps_link *link, bps_status status, const char *text
 
 /* ---- receiving ---- */
 
-static bps_status link_deliver(struct bps_link *link)
+static bool is_slice(const struct bps_header *header)
+{
+    return header->type == BPS_FRAME_PUSH || header->type == BPS_FRAME_RESULT;
+}
+
+/* Whether the frame is as it was sent. If not, the link has ended: nothing of the frame has been used. */
+static bool frame_fits(struct bps_link *link, const void *payload)
+{
+    const struct bps_header *header = &link->header;
+    struct bps_report report;
+    uint8_t bytes[BPS_HEADER_BYTES];
+    if (link->receiving == NULL) {
+        return true;
+    }
+    bps_header_encode(header, bytes);
+    if (bps_checksum_fits(link->receiving, link->received++, bytes, payload, header->length)) {
+        return true;
+    }
+    (void)bps_fail(&report, BPS_ERR_IO,
+                   "it sent a frame that does not match its checksum: of type %u, tensor %u, partition %u, offset %u, "
+                   "round %u",
+                   header->type, header->tensor, header->partition, header->offset, header->round);
+    bps_error(LOG, "%s: %s", link->peer, report.text);
+    link_fail(link, BPS_ERR_IO, report.text);
+    return false;
+}
+
+/* A slice that is whole, and as it was sent. */
+static bps_status deliver_slice(struct bps_link *link, const struct bps_header *header, const void *payload)
+{
+    struct bps_sink *sink = NULL;
+    bool ended = false;
+    link->ended = &ended;
+    bps_status status = link->handler->slice(link->owner, link, header, &sink);
+    if (!ended && status == BPS_OK && header->length > 0) {
+        bool taken = sink != NULL && sink->take(sink, 0, payload, header->length) == header->length;
+        status = taken ? BPS_OK : BPS_ERR_PROTOCOL;
+    }
+    if (ended) {
+        return BPS_OK;
+    }
+    link->ended = NULL;
+    return status;
+}
+
+/* The frame is whole; its payload lies in link->payload, or where the transport has it. */
+static bps_status link_deliver(struct bps_link *link, const void *payload)
 {
     struct bps_header header = link->header;
-    uint8_t *payload = link->payload;
+    uint8_t *own = link->payload;
     bps_assert(link->channel != NULL && (header.length == 0 || payload != NULL));
     link->payload = NULL;
+    header.checksum = 0;
     struct bps_reader reader;
     bps_reader_init(&reader, payload, header.length);
     bps_status status = BPS_OK;
-    if (link->state != BPS_LINK_OPEN) {
+    if (!frame_fits(link, payload)) { /* and there may be no link any more */
+        status = BPS_OK;
+    } else if (link->state != BPS_LINK_OPEN) {
         status = bps_handshake(link, &header, &reader);
+    } else if (is_slice(&header)) {
+        status = deliver_slice(link, &header, payload);
     } else if (header.type != BPS_FRAME_PING) {
         status = link->handler->message(link->owner, link, &header, &reader);
     }
-    free(payload);
+    free(own);
     return status;
+}
+
+/* Memory for all of the payload. */
+static bool collects(struct bps_link *link)
+{
+    if (link->payload == NULL) {
+        link->payload = malloc(link->header.length);
+    }
+    return link->payload != NULL;
 }
 
 static void *message_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_link *link = bps_container(sink, struct bps_link, sink);
     *bytes = link->header.length - offset;
-    return link->payload + offset;
+    return collects(link) ? link->payload + offset : NULL;
 }
 
+/* Slices that lie somewhere as a whole stay there: nobody looks at a byte of theirs twice but to check them. */
 static uint32_t message_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_link *link = bps_container(sink, struct bps_link, sink);
-    if (data != link->payload + offset) {
+    bool stays = is_slice(&link->header) && bytes == link->header.length;
+    if (!stays && !collects(link)) {
+        link_fail(link, BPS_ERR_NOMEM, "out of memory");
+        return bytes;
+    }
+    if (!stays && data != link->payload + offset) {
         memcpy(link->payload + offset, data, bytes);
     }
     if (offset + bytes == link->header.length) {
         struct bps_channel *channel = link->channel;
-        bps_status status = link_deliver(link);
+        bps_status status = link_deliver(link, stays ? data : link->payload);
         if (status != BPS_OK && link->channel == channel) {
             link_fail(link, status, "it sent a message that the protocol does not allow");
         }
     }
     return bytes;
-}
-
-static bool is_slice(const struct bps_header *header)
-{
-    return header->type == BPS_FRAME_PUSH || header->type == BPS_FRAME_RESULT;
 }
 
 static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **sink)
@@ -117,26 +191,28 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     if (status != BPS_OK) {
         return status == BPS_ERR_REFUSED ? BPS_OK : status; /* and the link may be gone */
     }
-    if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED) {
+    bool checked = link->receiving != NULL;
+    if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED ||
+        (!checked && header.checksum != 0)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (is_slice(&header)) {
-        if (link->state != BPS_LINK_OPEN || link->handler->slice == NULL) {
-            return BPS_ERR_PROTOCOL;
-        }
+    bool slice = is_slice(&header);
+    if (slice && (link->state != BPS_LINK_OPEN || link->handler->slice == NULL)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (slice && !checked) {
         return link->handler->slice(link->owner, link, &header, sink);
     }
     uint32_t limit = link->state == BPS_LINK_OPEN ? BPS_MESSAGE_LIMIT : BPS_HANDSHAKE_LIMIT;
-    if (header.length > limit) {
+    if (header.length > (slice ? BPS_SLICE_LIMIT : limit)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_assert(link->payload == NULL); /* a message is whole before the next one begins */
     link->header = header;
     if (header.length == 0) {
-        return link_deliver(link);
+        return link_deliver(link, NULL);
     }
-    link->payload = malloc(header.length);
-    if (link->payload == NULL) {
+    if (!slice && !collects(link)) {
         return BPS_ERR_NOMEM;
     }
     link->sink = (struct bps_sink){.place = message_place, .take = message_take};
@@ -153,6 +229,48 @@ static void link_on_placed(void *user, void *ticket)
 
 /* ---- sending ---- */
 
+/* Whoever gets a frame for whose checksum there was no memory finds that it does not match. */
+static void seal(struct bps_link *link, struct bps_parcel *parcel, const void *payload, uint32_t bytes)
+{
+    (void)bps_checksum_put(link->sending, link->sent++, parcel->header, payload, bytes);
+}
+
+/*
+ * What has a checksum is not lent: the peer reads a loan while it sums it, and writes the answer without a frame, so
+ * that neither could be checked before it is used.
+ */
+static bps_status next_checked(struct bps_link *link, struct bps_frame *out)
+{
+    struct bps_parcel *parcel = malloc(sizeof *parcel);
+    if (parcel == NULL) {
+        bps_link_finish(link);
+        return BPS_AGAIN;
+    }
+    bps_status status = link->handler->next(link->owner, link, out);
+    if (status != BPS_OK) {
+        free(parcel);
+        return status;
+    }
+    parcel->slice = true;
+    parcel->cookie = out->cookie;
+    parcel->bytes = 0;
+    memcpy(parcel->header, out->header, sizeof parcel->header);
+    STAILQ_INSERT_TAIL(&link->writing, parcel, entry);
+    link->queued += sizeof *parcel;
+    seal(link, parcel, out->payload, out->bytes);
+    out->header = parcel->header;
+    out->cookie = parcel_cookie(parcel);
+    out->answer = NULL;
+    return BPS_OK;
+}
+
+static bool is_sealed(const struct bps_link *link, const struct bps_parcel *parcel)
+{
+    struct bps_header header;
+    return link->sending != NULL && bps_header_decode(parcel->header, &header) == BPS_OK &&
+           header.type > BPS_FRAME_WELCOME;
+}
+
 static bps_status link_on_next(void *user, struct bps_frame *out)
 {
     struct bps_link *link = user;
@@ -166,12 +284,15 @@ static bps_status link_on_next(void *user, struct bps_frame *out)
             .bytes = parcel->bytes,
             .cookie = parcel_cookie(parcel),
         };
+        if (is_sealed(link, parcel)) {
+            seal(link, parcel, parcel->payload, parcel->bytes);
+        }
         return BPS_OK;
     }
     if (link->state != BPS_LINK_OPEN || link->handler->next == NULL) {
         return BPS_AGAIN;
     }
-    return link->handler->next(link->owner, link, out);
+    return link->sending != NULL ? next_checked(link, out) : link->handler->next(link->owner, link, out);
 }
 
 static void link_on_sent(void *user, void *cookie)
@@ -187,7 +308,12 @@ static void link_on_sent(void *user, void *cookie)
     bps_assert(link->queued >= sizeof *parcel + parcel->bytes);
     link->queued -= sizeof *parcel + parcel->bytes;
     bps_assert(link->queued > 0 || (STAILQ_EMPTY(&link->queue) && STAILQ_EMPTY(&link->writing)));
+    bool slice = parcel->slice;
+    cookie = parcel->cookie;
     free(parcel);
+    if (slice) {
+        link->handler->sent(link->owner, link, cookie);
+    }
 }
 
 static const struct bps_transport_ops *link_ops_of(const struct bps_link *link)
@@ -208,6 +334,8 @@ bps_status bps_link_send(struct bps_link *link, const struct bps_header *header,
     struct bps_header full = *header;
     full.length = (uint32_t)bytes;
     bps_header_encode(&full, parcel->header);
+    parcel->slice = false;
+    parcel->cookie = NULL;
     parcel->bytes = (uint32_t)bytes;
     if (bytes > 0) {
         memcpy(parcel->payload, payload, bytes);

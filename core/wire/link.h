@@ -16,11 +16,13 @@
 
 #include "plugin/instance.h"
 #include "wire/channel_key.h"
+#include "wire/checksum.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 #include "wire/proof.h"
 
 #define BPS_MESSAGE_LIMIT   (16u << 20) /* of a message between members */
+#define BPS_SLICE_LIMIT     (1u << 30)  /* of a slice that is collected to be checked: of a partition */
 #define BPS_HANDSHAKE_LIMIT (64u << 10) /* of a message before the peer is known */
 #define BPS_TEXT_LIMIT      1000u       /* of an explanation on the wire */
 
@@ -71,9 +73,13 @@ struct bps_link {
     struct bps_parcels queue, writing;
     uint64_t queued; /* bytes of memory of all these */
 
-    struct bps_sink sink; /* collects a message */
+    struct bps_sink sink; /* collects a message, or a slice that is to be checked */
     struct bps_header header;
     uint8_t *payload;
+    bool *ended; /* set when the link ends; NULL: nobody wants to know */
+
+    struct bps_checksum *sending, *receiving; /* NULL: frames have none, or none yet */
+    uint64_t sent, received;                  /* frames that have had one */
 
     uint64_t last_sent, last_received; /* ns */
     uint64_t connected;                /* dialler: when it was; 0: not yet */

@@ -14,6 +14,7 @@
  *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
  *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
+ *   flips:FIRST:COUNT                    so many slices arrive changed, from the FIRST, see flips.h
  *   forget:NAME                          bps_forget
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
@@ -28,6 +29,8 @@
 #include <unistd.h>
 
 #include <byteps/byteps.h>
+
+#include "flips.h"
 
 #define FIELDS      6
 #define START_LIMIT (1u << 20) /* elements */
@@ -307,6 +310,13 @@ static bps_status start(char **field, struct bps_report *report)
     return bps_push_pull_async(&request, &handle, report);
 }
 
+static bps_status flip(char **field, struct bps_report *report)
+{
+    (void)report;
+    flip_slices((unsigned)atoi(field[1]), (unsigned)atoi(field[2]));
+    return BPS_OK;
+}
+
 static bps_status forget(char **field, struct bps_report *report)
 {
     const char *name = field[1];
@@ -432,8 +442,9 @@ static const struct {
     const char *name;
     bps_status (*run)(char **field, struct bps_report *report);
 } verbs[] = {
-    {"init", init},    {"leave", leave}, {"gate", gate}, {"push", push},   {"begin", begin},   {"await", await},
-    {"nan", push_nan}, {"cast", cast},   {"loop", loop}, {"start", start}, {"cycles", cycles}, {"forget", forget},
+    {"init", init},     {"leave", leave},   {"gate", gate},  {"push", push}, {"begin", begin},
+    {"await", await},   {"nan", push_nan},  {"cast", cast},  {"loop", loop}, {"start", start},
+    {"cycles", cycles}, {"forget", forget}, {"flips", flip},
 };
 
 static bps_status run(char **field, struct bps_report *report)

@@ -235,14 +235,36 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     return BPS_OK;
 }
 
+static uint32_t take_all(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    (void)sink;
+    (void)data;
+    check(offset == 0); /* as a whole, after it has been checked */
+    return bytes;
+}
+
+/* With checksums only; without them the transport has to do with the sink, and there is none. */
+static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
+{
+    static struct bps_sink all = {.take = take_all};
+    (void)owner;
+    check(link->state == BPS_LINK_OPEN && header->checksum == 0);
+    *sink = &all;
+    return link->receiving != NULL ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     (void)owner;
     check(link->channel == NULL && status != BPS_OK && text != NULL);
 }
 
-static const struct bps_link_handler handler = {
-    .introduce = introduce, .hello = on_hello, .welcome = on_welcome, .message = on_message, .closed = on_closed};
+static const struct bps_link_handler handler = {.introduce = introduce,
+                                                .hello = on_hello,
+                                                .welcome = on_welcome,
+                                                .message = on_message,
+                                                .slice = on_slice,
+                                                .closed = on_closed};
 
 #define CHALLENGE_BEGINS 48u
 
@@ -260,6 +282,9 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
     if (type == BPS_FRAME_CHALLENGE && size >= CHALLENGE_BEGINS) {
         memcpy(bytes + 8, data + size - CHALLENGE_BEGINS, CHALLENGE_BEGINS);
     }
+    if (link->receiving != NULL && (link->received + 1) % 8 != 0) { /* else it does not match */
+        check(bps_checksum_put(link->receiving, link->received, bytes, data, size) == BPS_OK);
+    }
     if (events->header(link, bytes, &sink) != BPS_OK) {
         return false;
     }
@@ -273,11 +298,15 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
     return link->channel != NULL;
 }
 
-/* Which end this is; then the frames: type, length in two bytes, payload. What an end draws is zeros. */
+/*
+ * Which end this is, and which checksums it has; then the frames: type, length in two bytes, payload. What an end draws
+ * is zeros.
+ */
 static void try_link(const uint8_t *data, size_t size)
 {
     const struct bps_channel_events *events = NULL;
-    const struct bps_instance transport = {.ops = &nowhere, .self = &events};
+    const struct bps_conf conf = {.cluster.checksum = size > 0 ? data[0] / 2 % 3 : BPS_CHECKSUM_NONE};
+    const struct bps_instance transport = {.ops = &nowhere, .self = &events, .conf = &conf};
     const struct bps_channel_key *channel_key;
     struct bps_link link;
     void *user;

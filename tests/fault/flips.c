@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flips.c - a network that changes bits: what this process sends over TCP arrives otherwise.
+ *
+ * Of some slices (frames of type PUSH with 1 KiB and more) the first bit of the payload is another one. This stands
+ * in for sendmsg() of the library, in whatever is linked with it.
+ */
+#include "flips.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define HEADER 96
+#define PUSH   32
+#define LEAST  1024u
+#define PIECES 128u
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
+
+static unsigned first_flip, flips;
+
+void flip_slices(unsigned first, unsigned count)
+{
+    first_flip = first;
+    flips = count;
+}
+
+static int is_slice(const struct iovec *header, const struct iovec *payload)
+{
+    return header->iov_len == HEADER && ((const uint8_t *)header->iov_base)[4] == PUSH && payload->iov_len >= LEAST;
+}
+
+/* The place of the first slice among the pieces; 0: there is none. *before: bytes in front of its payload. */
+static size_t find_slice(const struct msghdr *message, size_t *before)
+{
+    *before = 0;
+    for (size_t i = 1; i < message->msg_iovlen; i++) {
+        *before += message->msg_iov[i - 1].iov_len;
+        if (is_slice(&message->msg_iov[i - 1], &message->msg_iov[i])) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    static unsigned seen;
+    ssize_t (*real)(int, const struct msghdr *, int);
+    struct iovec pieces[PIECES];
+    struct msghdr changed = *message;
+    uint8_t *copy = NULL;
+    size_t before, at = flips > 0 && message->msg_iovlen < PIECES ? find_slice(message, &before) : 0;
+    *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
+    if (at > 0) { /* of several slices the first one counts */
+        memcpy(pieces, message->msg_iov, message->msg_iovlen * sizeof *pieces);
+        changed.msg_iov = pieces;
+        if (seen + 1 >= first_flip && seen + 1 - first_flip < flips && (copy = malloc(pieces[at].iov_len)) != NULL) {
+            memcpy(copy, pieces[at].iov_base, pieces[at].iov_len);
+            copy[0] ^= 1;
+            pieces[at].iov_base = copy;
+        }
+    }
+    ssize_t sent = real(fd, &changed, flags);
+    seen += at > 0 && sent > (ssize_t)before; /* else its first byte is yet to be sent */
+    free(copy);
+    return sent;
+}
