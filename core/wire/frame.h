@@ -42,6 +42,8 @@ enum bps_frame_type {
     BPS_FRAME_MOVED,     /* to a worker: from which round on tensors are placed otherwise, and how */
     BPS_FRAME_CLOCK,     /* to the scheduler: what time is it? And back */
     BPS_FRAME_LATENESS,  /* to the scheduler: who was late since the last one; to a worker: since the beginning */
+    /* both ends of any link with checksums */
+    BPS_FRAME_SPOILT, /* a frame has not come as it was sent: which one. The last frame */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */

@@ -80,7 +80,16 @@ static bool is_slice(const struct bps_header *header)
     return header->type == BPS_FRAME_PUSH || header->type == BPS_FRAME_RESULT;
 }
 
-/* Whether the frame is as it was sent. If not, the link has ended: nothing of the frame has been used. */
+/* `how` it came about, and which frame of all. */
+static void spoilt_text(const char *how, const struct bps_header *header, struct bps_report *out)
+{
+    (void)bps_fail(out, BPS_ERR_IO,
+                   "it %s a frame that does not match its checksum: of type %u, tensor %u, partition %u, offset %u, "
+                   "round %u",
+                   how, header->type, header->tensor, header->partition, header->offset, header->round);
+}
+
+/* Whether the frame is as it was sent. If not, the link ends: nothing of the frame has been used. */
 static bool frame_fits(struct bps_link *link, const void *payload)
 {
     const struct bps_header *header = &link->header;
@@ -93,13 +102,21 @@ static bool frame_fits(struct bps_link *link, const void *payload)
     if (bps_checksum_fits(link->receiving, link->received++, bytes, payload, header->length)) {
         return true;
     }
-    (void)bps_fail(&report, BPS_ERR_IO,
-                   "it sent a frame that does not match its checksum: of type %u, tensor %u, partition %u, offset %u, "
-                   "round %u",
-                   header->type, header->tensor, header->partition, header->offset, header->round);
+    spoilt_text("sent", header, &report);
     bps_error(LOG, "%s: %s", link->peer, report.text);
-    link_fail(link, BPS_ERR_IO, report.text);
+    spoilt_text("got", header, &report);
+    link->spoilt = true;
+    bps_link_send_text(link, BPS_FRAME_SPOILT, report.text);
+    bps_link_finish(link);
     return false;
+}
+
+/* The peer says which frame of ours was spoilt. */
+static void on_spoilt(struct bps_link *link, struct bps_reader *payload)
+{
+    char text[BPS_TEXT_LIMIT + 1];
+    bps_get_text(payload, text, sizeof text);
+    link_fail(link, BPS_ERR_IO, text);
 }
 
 /* A slice that is whole, and as it was sent. */
@@ -135,6 +152,8 @@ static bps_status link_deliver(struct bps_link *link, const void *payload)
         status = BPS_OK;
     } else if (link->state != BPS_LINK_OPEN) {
         status = bps_handshake(link, &header, &reader);
+    } else if (header.type == BPS_FRAME_SPOILT && link->receiving != NULL) {
+        on_spoilt(link, &reader);
     } else if (is_slice(&header)) {
         status = deliver_slice(link, &header, payload);
     } else if (header.type != BPS_FRAME_PING) {
@@ -289,7 +308,7 @@ static bps_status link_on_next(void *user, struct bps_frame *out)
         }
         return BPS_OK;
     }
-    if (link->state != BPS_LINK_OPEN || link->handler->next == NULL) {
+    if (link->state != BPS_LINK_OPEN || link->handler->next == NULL || link->spoilt) {
         return BPS_AGAIN;
     }
     return link->sending != NULL ? next_checked(link, out) : link->handler->next(link->owner, link, out);
@@ -392,7 +411,13 @@ static void on_connected(void *user)
 static void link_on_closed(void *user, bps_status status, const char *text)
 {
     struct bps_link *link = user;
+    struct bps_report report;
     link_reset(link);
+    if (link->spoilt) {
+        status = BPS_ERR_IO;
+        spoilt_text("sent", &link->header, &report);
+        text = report.text;
+    }
     link->handler->closed(link->owner, link, status,
                           status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow" : text);
 }

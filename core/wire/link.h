@@ -64,6 +64,7 @@ struct bps_link {
     struct bps_channel *channel; /* NULL: closed */
     enum bps_link_state state;
     bool welcomed; /* dialler: the acceptor has let it in */
+    bool spoilt;   /* a frame, of `header`, has not come as it was sent: the peer is told, and then that is all */
     struct bps_introduction introduction;
     uint8_t key[BPS_KEY_BYTES];
     struct bps_channel_key channel_key; /* zeros, but while the transport is handed it */

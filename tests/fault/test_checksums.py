@@ -6,10 +6,12 @@ import unittest
 import cluster
 
 STEPS = ["init", "loop:grad:100000:enough", "?leave"]
-LINE = (
-    r"ERROR server/0 link: \S+: it sent a frame that does not match its checksum: "
+WHICH = (
+    "a frame that does not match its checksum: "
     r"of type 32, tensor \d+, partition \d+, offset \d+, round \d+"
 )
+LINE = r"ERROR server/0 link: \S+: it sent " + WHICH
+GOT = "it got " + WHICH
 KINDS = ("blake2s", "gmac")
 
 
@@ -37,6 +39,7 @@ class Changed(unittest.TestCase):
                 with cluster.ByHand(["@1:flips:5:1", *STEPS], settings=[f"cluster.checksum={kind}"]) as job:
                     ends = job.finish()
                 self.assertRegex(ends["server 0"].err, LINE)
+                self.assertRegex(ends["worker 1"].out, r"server 0 at \S+ was lost: " + GOT)
                 for part in ("worker 0", "worker 1"):
                     self.assertNotEqual(ends[part].status, 0, cluster.show(ends))
                     self.assertNotIn("the sum is wrong", ends[part].text)

@@ -207,6 +207,7 @@ static void setup(void)
     net->ops = &noting;
     net->conf = &job;
     job.has_secret = false;
+    job.cluster.checksum = BPS_CHECKSUM_NONE;
     bps_lobby_init(&lobby, &acceptor_handler, net, NULL, MEMBERS);
     ck_assert_int_eq(noting.listen(net->self, "127.0.0.1:0", note_accept, &lobby, address, sizeof address, &report),
                      BPS_OK);
@@ -235,8 +236,10 @@ static void dial(void)
 
 /* ---- tests ---- */
 
+/* With any checksums, or none. */
 START_TEST(test_conversation)
 {
+    job.cluster.checksum = (uint32_t)_i;
     dial();
     ck_assert_uint_eq(seen.welcomes, 1);
     ck_assert_str_eq(seen.text, "first words");
@@ -724,6 +727,65 @@ START_TEST(test_no_memory_for_keys)
 }
 END_TEST
 
+/* As BLAKE2s of Python's hashlib says, and GMAC that is made of HMAC-SHA256 and openssl's AES; and of nothing else. */
+START_TEST(test_checksums)
+{
+    static const struct {
+        uint32_t kind;
+        enum bps_link_end sender;
+        uint8_t known[8];
+    } cases[] = {
+        {BPS_CHECKSUM_BLAKE2S, BPS_DIALLER, {0xc1, 0x15, 0x27, 0xfc, 0x89, 0xbd, 0x7a, 0xae}},
+        {BPS_CHECKSUM_GMAC, BPS_DIALLER, {0x56, 0x77, 0x33, 0x77, 0x91, 0x45, 0xda, 0x61}},
+        {BPS_CHECKSUM_GMAC, BPS_ACCEPTOR, {0x73, 0x96, 0x24, 0x7f, 0xda, 0xbd, 0xb2, 0x29}},
+    };
+    struct bps_introduction introduction;
+    struct bps_checksum *sums;
+    uint8_t key[BPS_KEY_BYTES], header[BPS_HEADER_BYTES], payload[100];
+    memset(introduction.challenge, 1, sizeof introduction.challenge);
+    memset(introduction.response, 2, sizeof introduction.response);
+    for (uint32_t i = 0; i < sizeof payload; i++) {
+        key[i % sizeof key] = (uint8_t)(i % sizeof key);
+        header[i % sizeof header] = (uint8_t)(i % sizeof header);
+        payload[i] = (uint8_t)i;
+    }
+    ck_assert_int_eq(bps_checksum_new(cases[_i].kind, key, &introduction, cases[_i].sender, &sums), BPS_OK);
+    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload), BPS_OK);
+    ck_assert_mem_eq(header + BPS_HEADER_BYTES - 8, cases[_i].known, 8);
+    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+    ck_assert(!bps_checksum_fits(sums, 6, header, payload, sizeof payload));
+    ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload - 1));
+    for (uint32_t bit = 0; bit < 8 * sizeof header; bit++) {
+        header[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+        header[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    for (uint32_t bit = 0; bit < 8 * sizeof payload; bit++) {
+        payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+        payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+    bps_checksum_free(sums);
+}
+END_TEST
+
+/* Who is called by an end with other checksums knows that before it proves anything. */
+START_TEST(test_other_checksums)
+{
+    struct bps_conf other = {.cluster.checksum = BPS_CHECKSUM_GMAC};
+    struct bps_instance caller = *net;
+    struct bps_report report = {""};
+    caller.conf = &other;
+    job.cluster.checksum = BPS_CHECKSUM_BLAKE2S;
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, &caller, address, 0, &report), BPS_OK);
+    while (seen.closes == 0 || seen.refused == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 0);
+}
+END_TEST
+
 /* Headers that no version sends. */
 START_TEST(test_headers)
 {
@@ -760,16 +822,14 @@ START_TEST(test_headers)
     ck_assert_uint_eq(bytes[83], 0x89);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known =
-            (type >= 1 && type <= BPS_FRAME_LATENESS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_SPOILT) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         known = known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON); /* only these have a view */
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     memset(bytes + 80, 0, 4);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known =
-            (type >= 1 && type <= BPS_FRAME_LATENESS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_SPOILT) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
@@ -815,7 +875,9 @@ int main(void)
     TCase *tests = tcase_create("link");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, test_conversation);
+    tcase_add_loop_test(tests, test_conversation, 0, 3);
+    tcase_add_loop_test(tests, test_checksums, 0, 3);
+    tcase_add_test(tests, test_other_checksums);
     tcase_add_loop_test(tests, test_malformed_message, 0, 2);
     tcase_add_test(tests, test_refusal);
     tcase_add_test(tests, test_another_key);
