@@ -59,18 +59,25 @@ void bps_change_report(struct bps_operation *operation)
     bps_assert(operation->left == 0);
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
-    struct bps_writer w;
     if (worker->failure != BPS_OK) {
         change_end_with(operation, worker->failure, worker->failure_text);
         return;
     }
     clear_error(operation);
-    bool changed = operation->phase == BPS_PHASE_CHANGING;
     bps_operation_become(operation, BPS_PHASE_REPORTED);
+    tensor->round++; /* the shards have seen it */
+    bps_change_tell(operation);
+}
+
+void bps_change_tell(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    struct bps_writer w;
     bps_writer_init(&w);
     bps_put_u32(&w, tensor->id);
-    bps_put_u32(&w, tensor->round++); /* the shards have seen it */
-    bps_put_u8(&w, changed);
+    bps_put_u32(&w, tensor->round - 1);
+    bps_put_u8(&w, !bps_form_agrees(&tensor->named.form, &tensor->job));
     bps_put_form(&w, &tensor->named.form);
     if (bps_member_send(worker->member, BPS_FRAME_CHANGE, &w) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "could not report a tensor that has changed");

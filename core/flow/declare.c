@@ -31,7 +31,7 @@ static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tens
     return partitions;
 }
 
-static void declare_ask(void *arg)
+void bps_declare_ask(void *arg)
 {
     struct bps_worker *worker = arg;
     struct bps_tensor_entry *tensor;
@@ -82,7 +82,7 @@ void bps_declare_later(struct bps_tensor_entry *tensor)
     }
     tensor->declaring = true;
     TAILQ_INSERT_TAIL(&worker->undeclared, tensor, entry);
-    bps_loop_defer(worker->loop, declare_ask, worker);
+    bps_loop_defer(worker->loop, bps_declare_ask, worker);
 }
 
 /* Notes a named tensor under its id, so that results find it. */
@@ -101,9 +101,11 @@ static bps_status declare_index_tensor(struct bps_worker *worker, struct bps_ten
 bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out)
 {
     const struct bps_book *book = &worker->view->book;
-    uint32_t group = bps_book_group_size(book, worker->job.rank), view = bps_get_u32(r), n = bps_get_u32(r);
+    uint32_t group = bps_book_group_size(book, worker->job.rank), view = bps_get_u32(r), move = bps_get_u32(r);
+    uint32_t n = bps_get_u32(r);
     bool valid = !r->bad && n > 0 && (size_t)(r->end - r->at) / 8 >= n && view <= book->view;
-    *out = (struct bps_placed){.view = view, .n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
+    *out = (struct bps_placed){
+        .view = view, .move = move, .n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
     if (out->partition == NULL) {
         return valid ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
     }
@@ -150,7 +152,7 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
 {
     struct bps_worker *worker = tensor->worker;
     uint32_t id = bps_get_u32(reply);
-    tensor->round = tensor->first_round = bps_get_u32(reply);
+    tensor->round = tensor->first_round = tensor->next_round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
     uint32_t slice = bps_get_u32(reply);
     if (status != BPS_OK) {
@@ -220,7 +222,7 @@ bps_status bps_declare_reply(void *owner, struct bps_reader *reply)
         return BPS_ERR_PROTOCOL;
     }
     look_at_names(worker);
-    declare_ask(worker);
+    bps_declare_ask(worker);
     return BPS_OK;
 }
 

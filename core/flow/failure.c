@@ -28,8 +28,11 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
 static void on_no_verdict(void *arg)
 {
     struct bps_worker *worker = arg;
-    worker->grace = NULL;
-    bps_worker_fail(worker, BPS_ERR_LOST, worker->suspicion);
+    bool waits = bps_member_is_away(worker->member) && worker->open_links > 0; /* for another one, which will know */
+    worker->grace = waits ? bps_loop_timer(worker->loop, VERDICT_LIMIT, 0, on_no_verdict, worker) : NULL;
+    if (worker->grace == NULL) {
+        bps_worker_fail(worker, BPS_ERR_LOST, worker->suspicion);
+    }
 }
 
 void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text)

@@ -107,6 +107,11 @@ struct bps_worker {
     uint32_t names_looked_at;                 /* how many, before it is asked again whether they are used again */
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
+    struct bps_told {
+        uint32_t *round; /* owned; of each id the next one, when this worker last forgot a tensor of it */
+        uint32_t n;
+        size_t room;
+    } told;
     struct bps_operation_list operations;
     struct bps_task_queue ready; /* tasks that go on at the end of this turn of the loop; see task.c */
     bool going_on;               /* they do */

@@ -9,6 +9,7 @@
 
 #include "flow/flow.h"
 
+#include "base/array.h"
 #include "base/assert.h"
 
 #define ENTRY_BYTES 8u /* of a FORGET message: id and round */
@@ -32,7 +33,8 @@ void bps_forget_flush(void *arg)
 {
     struct bps_worker *worker = arg;
     struct bps_writer w;
-    if ((worker->forgotten.size == 0 && !worker->forgotten.failed) || worker->failure != BPS_OK) {
+    bool nothing = worker->forgotten.size == 0 && !worker->forgotten.failed;
+    if (nothing || worker->failure != BPS_OK || bps_member_is_away(worker->member)) {
         return;
     }
     bps_writer_init(&w);
@@ -45,6 +47,21 @@ void bps_forget_flush(void *arg)
     bps_writer_fini(&worker->forgotten);
 }
 
+/* The scheduler is going to be told; and another one, which takes its place, what was told last of each id. */
+static void note_told(struct bps_worker *worker, uint32_t id, uint32_t round)
+{
+    uint32_t n = worker->told.n;
+    if (id >= n && !bps_array_reserve(worker->told.round, worker->told.room, (size_t)id + 1)) {
+        worker->forgotten.failed = true;
+        return;
+    }
+    for (; n <= id; n++) {
+        worker->told.round[n] = 0;
+    }
+    worker->told.n = n;
+    worker->told.round[id] = round;
+}
+
 void bps_forget_declared(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
@@ -53,6 +70,7 @@ void bps_forget_declared(struct bps_tensor_entry *tensor)
     }
     bps_put_u32(&worker->forgotten, tensor->id);
     bps_put_u32(&worker->forgotten, tensor->round);
+    note_told(worker, tensor->id, tensor->round);
     HASH_DELETE(by_id, worker->ids, tensor);
     recycle(tensor);
 }

@@ -134,6 +134,8 @@ void bps_written_give(struct bps_operation *operation);
 void bps_change_begin(struct bps_operation *operation);
 /* [core] A round has ended because a worker, perhaps this one, has another form: tells the scheduler ours. */
 void bps_change_report(struct bps_operation *operation);
+/* [core] Tells it, or tells it again. */
+void bps_change_tell(const struct bps_operation *operation);
 bps_status bps_change_answer(void *worker, struct bps_reader *answer);
 
 #endif

@@ -12,6 +12,7 @@
 #include "graph/graph.h"
 #include "names/names.h"
 #include "node/unnamed.h"
+#include "wire/link.h"
 #include "wire/message.h"
 
 struct bps_step_ops;
@@ -68,6 +69,7 @@ struct bps_placed {
     uint64_t bytes;
     uint32_t n;
     uint32_t view;                   /* the number of the one by which: all workers know the same */
+    uint32_t move;                   /* and of the move, as the scheduler counts them */
     struct bps_partition *partition; /* owned */
 };
 
@@ -91,9 +93,9 @@ struct bps_tensor_entry {
     uint32_t round;
     uint32_t first_round;           /* of this name and form under its id; earlier ones were others' */
     struct bps_placed placed, next; /* next: from this round on; its partition NULL: nothing else is known */
-    uint32_t next_round;
-    uint32_t slice; /* of its partitions, bytes; 0: as configured */
-    bool recut;     /* since its tasks were made */
+    uint32_t next_round;            /* as long as nothing else is known: from which on it is placed as it is */
+    uint32_t slice;                 /* of its partitions, bytes; 0: as configured */
+    bool recut;                     /* since its tasks were made */
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
@@ -156,6 +158,8 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
 /* [core] */
 void bps_declare_later(struct bps_tensor_entry *tensor);
 bps_status bps_declare_reply(void *worker, struct bps_reader *reply);
+/* [core] Asks the scheduler about those that it has not been asked about, and tells it what was forgotten before. */
+void bps_declare_ask(void *worker);
 /* [core] Reads how some tensor is cut and placed. BPS_ERR_PROTOCOL, _NOMEM. */
 bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out);
 /* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
@@ -168,7 +172,12 @@ void bps_worker_forget(struct bps_worker *worker, const char *name);
 void bps_forget_unwanted(struct bps_tensor_entry *tensor);
 /* [core] The answer to its declaration is there. */
 void bps_forget_declared(struct bps_tensor_entry *tensor);
-/* [core] Tells the scheduler. What is declared again later must be forgotten before. */
+/* [core] Tells the scheduler, unless it is away. What is declared again later must be forgotten before. */
 void bps_forget_flush(void *worker);
 
+/* ---- known.c ---- */
+/* [core] What another scheduler has to know, */
+void bps_known_tell(void *worker, struct bps_link *link);
+/* [core] and what it is asked when it has taken the place of the lost one. */
+void bps_known_returned(void *worker);
 #endif

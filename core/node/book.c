@@ -135,6 +135,15 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
     return status;
 }
 
+bool bps_book_needs(const struct bps_book *book, uint32_t member)
+{
+    bool needed = member < book->workers;
+    for (uint32_t i = 0; i < book->shards && !needed; i++) {
+        needed = book->shard[i].member == member && !book->shard[i].gone;
+    }
+    return needed;
+}
+
 bool bps_book_weigh(struct bps_book *book)
 {
     uint64_t until = 0;
@@ -143,6 +152,20 @@ bool bps_book_weigh(struct bps_book *book)
         book->shard[i].until = until;
     }
     return until > 0 && until <= UINT32_MAX;
+}
+
+bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out)
+{
+    *out = *book;
+    out->member = malloc(book->members * sizeof *out->member);
+    out->shard = malloc(book->shards * sizeof *out->shard);
+    if (out->member == NULL || out->shard == NULL) {
+        bps_book_fini(out);
+        return BPS_ERR_NOMEM;
+    }
+    memcpy(out->member, book->member, book->members * sizeof *out->member);
+    memcpy(out->shard, book->shard, book->shards * sizeof *out->shard);
+    return BPS_OK;
 }
 
 void bps_book_fini(struct bps_book *book)

@@ -49,12 +49,16 @@ struct bps_book {
 void bps_book_write(const struct bps_book *book, struct bps_writer *w);
 /* BPS_ERR_PROTOCOL or BPS_ERR_NOMEM; the caller frees the contents with bps_book_fini. */
 bps_status bps_book_read(struct bps_reader *r, struct bps_book *out);
+/* BPS_ERR_NOMEM. */
+bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out);
 void bps_book_fini(struct bps_book *book);
 
 /* The key of the links between this member and another one. BPS_ERR_PROTOCOL: the book has no key of that. */
 bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret,
                         uint8_t out[BPS_KEY_BYTES]);
 
+/* Whether the job goes on with this member only: a worker, or one with shards that are not gone. */
+bool bps_book_needs(const struct bps_book *book, uint32_t member);
 /* Fills in `until`. False if the weights make no sense: none, or more than 32 bits of them. */
 bool bps_book_weigh(struct bps_book *book);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * member.c - joining and belonging. The scheduler may start later than its members, so that it is dialled until the
- * rendezvous time is over; not one that is known to be gone.
+ * rendezvous time is over; not one that is known to be gone. One that is lost later is dialled as long again, if it is
+ * a process of its own: another one there takes its place.
  */
 #include "node/member.h"
 
@@ -17,6 +18,7 @@
 #include "node/join.h"
 #include "node/late_message.h"
 #include "node/loaded.h"
+#include "node/return.h"
 #include "node/timeline.h"
 #include "node/transport.h"
 #include "wire/dialler.h"
@@ -48,7 +50,13 @@ struct bps_member {
     uint64_t since, reminded;
     uint64_t reported; /* when rates were; 0: not yet */
     bool joined, ended, silent, told;
+    bool returns;      /* the scheduler may: it is a process of its own */
+    bool away;         /* it was lost, and another one has not taken its place yet */
+    uint32_t rank;     /* once assigned */
+    char lost[300];    /* how it was lost */
     char waiting[640]; /* what it waits for, for the time-out */
+    bool leaves;       /* LEAVE was to be sent, with these words: */
+    char farewell[400];
 };
 
 static const struct bps_conf_cluster *member_cluster(const struct bps_member *m)
@@ -76,9 +84,12 @@ static bps_status on_assign(struct bps_member *m, struct bps_reader *payload)
     bps_get_u32(payload); /* local rank and size come again in the book */
     bps_get_u32(payload);
     bool serve = bps_get_u8(payload) != 0;
+    bool returns = bps_get_u8(payload) != 0;
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;
     }
+    m->rank = rank;
+    m->returns = returns;
     ending[0] = '\0'; /* one that still takes links may be ending; one that gives ranks has a job to come */
     ((const struct bps_transport_ops *)m->net->ops)->local_host(m->link.channel, host, sizeof host);
     bps_writer_init(&endpoints);
@@ -142,6 +153,31 @@ static bps_status member_on_left(struct bps_member *m, struct bps_reader *payloa
     return BPS_OK;
 }
 
+/* A scheduler that is to take the place of the lost one asks for the book, or has done so. */
+static bps_status on_return(struct bps_member *m, struct bps_reader *payload)
+{
+    struct bps_writer w;
+    uint8_t word = bps_get_u8(payload);
+    if (!bps_reader_done(payload) || word >= BPS_RETURN_WORDS || !m->away) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (word == BPS_RETURN_BOOK) {
+        bps_writer_init(&w);
+        bps_book_write(&m->view->book, &w);
+        bps_link_send_message(&m->link, BPS_FRAME_BOOK, &w);
+        bps_writer_fini(&w);
+        return BPS_OK;
+    }
+    m->away = false;
+    m->reported = 0;
+    bps_warn(LOG, "the scheduler at %s is back", member_cluster(m)->scheduler);
+    m->events->returned(m->owner);
+    if (m->leaves && !m->ended) {
+        bps_link_send_text(&m->link, BPS_FRAME_LEAVE, m->farewell);
+    }
+    return BPS_OK;
+}
+
 static bps_status member_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
                                     struct bps_reader *payload)
 {
@@ -161,6 +197,8 @@ static bps_status member_on_message(void *owner, struct bps_link *link, const st
         return m->events->move(m->owner, payload);
     case BPS_FRAME_MOVED:
         return m->events->moved(m->owner, payload);
+    case BPS_FRAME_RETURN:
+        return on_return(m, payload);
     case BPS_FRAME_CLOCK:
         return bps_timeline_told(&m->clock, &m->link, payload);
     case BPS_FRAME_LATENESS:
@@ -198,10 +236,30 @@ static bps_status member_introduce(void *owner, struct bps_link *link, struct bp
     return BPS_OK;
 }
 
+/* To a scheduler that does not know the job yet. */
+static void come_back(struct bps_member *m)
+{
+    struct bps_writer w;
+    struct bps_return is;
+    bps_writer_init(&w);
+    w.failed = bps_return_of(&m->view->book, m->rank, &is) != BPS_OK;
+    is.leaves = m->leaves;
+    bps_return_write(&is, &m->join, &w);
+    if (bps_link_send_message(&m->link, BPS_FRAME_RETURN, &w) == BPS_OK) {
+        m->events->known(m->owner, &m->link);
+    }
+    bps_writer_fini(&w);
+    snprintf(m->waiting, sizeof m->waiting, "one is there, and waits for the other members of the job");
+}
+
 static void member_welcome(void *owner, struct bps_link *link)
 {
     struct bps_member *m = owner;
     struct bps_writer join;
+    if (m->away) {
+        come_back(m);
+        return;
+    }
     m->join.speed = ((const struct bps_transport_ops *)m->net->ops)->speed(link->channel);
     bps_writer_init(&join);
     bps_join_write(&m->join, &join);
@@ -251,6 +309,27 @@ static void await_return(struct bps_member *m, bps_status status, const char *te
     m->dialler.address = member_cluster(m)->scheduler;
 }
 
+/* The scheduler was lost, or one that was to take its place. False: nobody will come. */
+static bool await_another(struct bps_member *m, const char *text)
+{
+    uint64_t now = bps_now(), limit = member_cluster(m)->rendezvous_timeout;
+    if (!m->joined || !m->returns) {
+        return false;
+    }
+    if (!m->away) {
+        m->away = true;
+        m->since = now;
+        m->dialler.attempts = 0;
+        m->dialler.deadline = now + 2 * (limit + LATER);
+        snprintf(m->lost, sizeof m->lost, "%s", text);
+        bps_warn(LOG, "the scheduler at %s was lost: %s; the job goes on, and waits %.0f s for another one there",
+                 member_cluster(m)->scheduler, text, (double)limit / 1e9);
+    }
+    snprintf(m->waiting, sizeof m->waiting, "%s", text);
+    m->link.welcomed = false;
+    return bps_dialler_again(&m->dialler, BPS_ERR_LOST);
+}
+
 static void member_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_member *m = owner;
@@ -259,7 +338,11 @@ static void member_on_closed(void *owner, struct bps_link *link, bps_status stat
     if (m->ended) {
         return;
     }
-    if (status == BPS_ERR_REFUSED && !link->welcomed && has_moved(m) && bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
+    if (status != BPS_ERR_REFUSED && await_another(m, text)) {
+        return;
+    }
+    if (status == BPS_ERR_REFUSED && !m->away && !link->welcomed && has_moved(m) &&
+        bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
         m->dialler.address = member_cluster(m)->scheduler;
     } else if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);
@@ -335,11 +418,30 @@ static void report_rates(struct bps_member *m, uint64_t now)
     m->reported = now;
 }
 
+/* What is waited for has not come in time. */
+static bool is_overdue(struct bps_member *m, uint64_t now, char *why, size_t n)
+{
+    uint64_t limit = member_cluster(m)->rendezvous_timeout;
+    double seconds = (double)limit / 1e9;
+    if ((m->joined && !m->away) || now <= m->since + limit + LATER) { /* it may have been lost just now */
+        return false;
+    }
+    if (m->away) {
+        snprintf(why, n,
+                 "the scheduler at %s was lost: %s; none has taken its place within %.0f s "
+                 "(cluster.rendezvous_timeout): %s",
+                 member_cluster(m)->scheduler, m->lost, seconds, m->waiting);
+    } else {
+        snprintf(why, n, "the job did not gather within %.0f s: %s", seconds, m->waiting);
+    }
+    return true;
+}
+
 static void member_on_tick(void *arg)
 {
     struct bps_member *m = arg;
     uint64_t now = bps_now(), timeout = member_cluster(m)->peer_timeout;
-    char why[700];
+    char why[1200];
     uint64_t late = bps_loop_late(m->loop); /* that is how long we were stopped ourselves */
     if (m->ended) {
         return;
@@ -350,24 +452,23 @@ static void member_on_tick(void *arg)
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
     check_silence(m, now);
-    if (m->joined && m->link.state == BPS_LINK_OPEN && now - m->reported >= BPS_RATES_EVERY) {
+    bool there = m->joined && !m->away;
+    if (there && m->link.state == BPS_LINK_OPEN && now - m->reported >= BPS_RATES_EVERY) {
         report_rates(m, now);
         report_late(m);
     }
-    if (m->joined) {
+    if (there) {
         bps_timeline_ask(&m->clock, &m->link);
     }
-    if (!m->joined && now - m->since > member_cluster(m)->rendezvous_timeout + LATER) {
-        snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
-                 (double)member_cluster(m)->rendezvous_timeout / 1e9, m->waiting);
-        member_lose(m, BPS_ERR_TIMEOUT, why);
+    if (is_overdue(m, now, why, sizeof why)) {
+        member_lose(m, m->away ? BPS_ERR_LOST : BPS_ERR_TIMEOUT, why);
     } else if (!m->joined && m->link.state != BPS_LINK_OPEN && now - m->reminded > REMIND_EVERY) {
         m->reminded = now;
         bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
-        snprintf(why, sizeof why, "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
-                 member_cluster(m)->scheduler, (double)timeout / 1e9);
-        member_lose(m, BPS_ERR_LOST, why);
+        snprintf(why, sizeof why, "no sign of life for %.0f s (cluster.peer_timeout)", (double)timeout / 1e9);
+        bps_link_drop(&m->link);
+        member_on_closed(m, &m->link, BPS_ERR_LOST, why);
     }
 }
 
@@ -439,13 +540,25 @@ void bps_member_free(struct bps_member *m)
     free(m);
 }
 
+bool bps_member_is_away(const struct bps_member *member)
+{
+    return member->away;
+}
+
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message)
 {
-    return bps_link_send_message(&member->link, frame, message);
+    return member->away ? BPS_OK : bps_link_send_message(&member->link, frame, message);
 }
 
 void bps_member_leave(struct bps_member *member, const char *why)
 {
+    if (why != NULL) {
+        snprintf(member->farewell, sizeof member->farewell, "%s", why);
+    }
+    member->leaves = true;
+    if (member->away) {
+        return; /* it is told the next one */
+    }
     if (why == NULL && member->joined) {
         report_late(member);
     }

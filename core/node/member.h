@@ -2,6 +2,9 @@
 /*
  * member.h - a process's side of the membership: joins the scheduler's job, stays alive, leaves.
  *
+ * A scheduler that is a process of its own may be lost, and another one take its place: the job goes on meanwhile.
+ * What the lost one was told or asked is nothing that anybody can count on: `returned` says it again.
+ *
  * Driven by one loop's thread; callbacks run there.
  */
 #ifndef BPS_NODE_MEMBER_H
@@ -11,6 +14,7 @@
 #include "base/loop.h"
 #include "node/view.h"
 #include "plugin/instance.h"
+#include "wire/link.h"
 
 /* For workers that come back to a scheduler that does not stay. */
 #define BPS_REMEDY_STAY                                                                                                \
@@ -34,6 +38,10 @@ struct bps_member_events {
     /* nor these, MOVE and MOVED: see scheduler/declared_move.c. */
     bps_status (*move)(void *owner, struct bps_reader *request);
     bps_status (*moved)(void *owner, struct bps_reader *answer);
+    /* Tells another scheduler what this worker knows of tensors: messages KNOWN over the link; a server nothing. */
+    void (*known)(void *owner, struct bps_link *link);
+    /* It has taken the place of the lost one: whatever was not answered is to be asked again. */
+    void (*returned)(void *owner);
     /* Writes what the channels to other members have delivered, as a RATES message has it. Returns to how many. */
     uint32_t (*delivered)(void *owner, struct bps_writer *w);
     /* Adds who was late to what is summed here; and what the scheduler says of that to a worker. */
@@ -57,8 +65,13 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                           const char *local, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report);
 void bps_member_free(struct bps_member *member);
-/* Sends BPS_FRAME_DECLARE, which declared follows; _CHANGE, with changed; _BEGUN, with moved; or _FORGET. */
+/*
+ * Sends BPS_FRAME_DECLARE, which declared follows; _CHANGE, with changed; _BEGUN, with moved; or _FORGET. While the
+ * scheduler is away nothing is sent: returned follows.
+ */
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message);
+/* The scheduler was lost, and another one has not taken its place yet. */
+bool bps_member_is_away(const struct bps_member *member);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);
 

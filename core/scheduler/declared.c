@@ -64,27 +64,20 @@ static bool declared_index_tensor(struct bps_declared *declared, struct bps_decl
         HASH_DELETE(by_id, declared->ids, t);
         return false;
     }
-    if (declared->frees > 0) {
-        declared->frees--;
-    } else {
-        declared->last++;
-    }
     return true;
 }
 
-/* A tensor that is not placed yet. Takes over name and form. NULL: no memory, or no id. */
-static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name, struct bps_form *form)
+struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name, struct bps_form *form,
+                                             uint32_t id, uint32_t round)
 {
     struct bps_declared_tensor *t = calloc(1, sizeof *t);
-    const struct bps_free_id fresh = {.id = declared->last + 1};
-    const struct bps_free_id place = declared->frees > 0 ? declared->free[declared->frees - 1] : fresh;
     if (t == NULL) {
         free(name);
         return NULL;
     }
     t->name = name;
-    t->id = place.id;
-    t->round = place.round;
+    t->id = id;
+    t->round = round;
     t->form = *form;
     *form = (struct bps_form){.dtype = BPS_DTYPES};
     t->user_bits = calloc((declared->workers + 63) / 64, sizeof *t->user_bits);
@@ -92,6 +85,18 @@ static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, cha
         declared_tensor_free(t);
         return NULL;
     }
+    return t;
+}
+
+/* One that is not placed yet. Takes over name and form. NULL: no memory, or no id. */
+static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name, struct bps_form *form)
+{
+    bool again = declared->frees > 0;
+    const struct bps_free_id fresh = {.id = declared->last + 1};
+    const struct bps_free_id place = again ? declared->free[declared->frees - 1] : fresh;
+    struct bps_declared_tensor *t = bps_declared_add(declared, name, form, place.id, place.round);
+    declared->frees -= t != NULL && again;
+    declared->last += t != NULL && !again;
     return t;
 }
 
@@ -103,7 +108,7 @@ void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_ten
     t->from = 0;
 }
 
-static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
+bps_status bps_declared_free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
 {
     if (!bps_array_reserve(declared->free, declared->free_room, declared->frees + 1)) {
         return BPS_ERR_NOMEM;
@@ -115,7 +120,7 @@ static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t r
 /* No worker knows it any more. */
 static bps_status tensor_remove(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
-    bps_status status = free_id(declared, t->id, t->round);
+    bps_status status = bps_declared_free_id(declared, t->id, t->round);
     HASH_DELETE(by_name, declared->names, t);
     HASH_DELETE(by_id, declared->ids, t);
     bps_declared_unplace(declared, t);
@@ -128,7 +133,7 @@ static bool is_user(const struct bps_declared_tensor *t, uint32_t rank)
     return (t->user_bits[rank / 64] >> (rank % 64) & 1) != 0;
 }
 
-static void add_user(struct bps_declared_tensor *t, uint32_t rank)
+void bps_declared_use(struct bps_declared_tensor *t, uint32_t rank)
 {
     t->users += !is_user(t, rank);
     t->user_bits[rank / 64] |= 1ull << (rank % 64);
@@ -166,8 +171,7 @@ struct asked {
     uint32_t count, nfresh;
 };
 
-/* A worker that tells no shape takes part in the form that others tell. */
-static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_form *form)
+bps_status bps_declared_learn(struct bps_declared_tensor *t, const struct bps_form *form)
 {
     if (t->form.shape != NULL || form->shape == NULL || !bps_form_agrees(&t->form, form)) {
         return BPS_OK;
@@ -194,12 +198,12 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
             asked->fresh[asked->nfresh++] = t;
         }
     } else if (status == BPS_OK) {
-        status = learn_shape(t, &form);
+        status = bps_declared_learn(t, &form);
     }
     free(name);
     bps_form_fini(&form);
     if (status == BPS_OK) {
-        add_user(t, rank);
+        bps_declared_use(t, rank);
         asked->tensor[asked->count++] = t;
     }
     return status;
@@ -243,6 +247,7 @@ bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared
         const struct bps_form *form = &fresh[i]->form;
         status = bps_placement_add(&declared->placement, form->bytes, declared->partition, form->coding != NULL,
                                    &fresh[i]->layout);
+        fresh[i]->layout.move = declared->move.number;
         if (fresh[i]->before.n == 0) { /* else its workers know it */
             fresh[i]->slice = choose_slice(declared);
         }
@@ -255,6 +260,7 @@ void bps_declared_write_layout(const struct bps_declared *declared, uint32_t ran
 {
     uint16_t group = declared->group[rank];
     bps_put_u32(w, layout->view);
+    bps_put_u32(w, layout->move);
     bps_put_u32(w, layout->n);
     for (uint32_t i = 0; i < layout->n; i++) {
         bps_put_u32(w, layout->part[i].bytes);

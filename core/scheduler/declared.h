@@ -35,7 +35,9 @@ struct bps_declared_tensor {
     uint32_t users;                    /* workers that have declared it and not forgotten it */
     uint64_t *user_bits;               /* a bit for each of the job's workers */
     struct bps_change *change;         /* of its form, under way; or NULL */
-    char *overdue; /* the last one that not all have reported, in these words; owned; NULL: there is none */
+    uint32_t formed; /* reports of rounds before that are answered with the form that it has: that answer was lost */
+    bool entered;    /* while it is put together what workers know: one of them is in `layout` */
+    char *overdue;   /* the last one that not all have reported, in these words; owned; NULL: there is none */
     uint32_t overdue_round;
     UT_hash_handle by_name, by_id;
 };
@@ -76,8 +78,17 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
 /* Reads a worker's FORGET message: what no worker knows any more is gone, and its id is free. */
 bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, struct bps_reader *request);
 
-/* ---- for declared_change.c and declared_move.c ---- */
+/* ---- for declared_change.c, declared_move.c and declared_known.c ---- */
 
+/* A tensor that is not placed yet. Takes over name and form. NULL: no memory, or no such id. */
+struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name, struct bps_form *form,
+                                             uint32_t id, uint32_t round);
+/* This worker has declared it. */
+void bps_declared_use(struct bps_declared_tensor *tensor, uint32_t rank);
+/* A worker that tells no shape takes part in the form that others tell. */
+bps_status bps_declared_learn(struct bps_declared_tensor *tensor, const struct bps_form *form);
+/* No worker knows the id any more. BPS_ERR_NOMEM. */
+bps_status bps_declared_free_id(struct bps_declared *declared, uint32_t id, uint32_t round);
 /* Takes the tensor's place from it, for another form, or for good. */
 void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *tensor);
 /* Places tensors that have no place, and sorts them. BPS_ERR_NOMEM: not all of them. */

@@ -51,6 +51,18 @@ static void declared_change_fail(struct bps_declared *declared, struct bps_decla
     declared_change_end(declared, t);
 }
 
+static void tell_form(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint32_t rank,
+                      bps_declared_send_fn send, void *arg)
+{
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_u32(&w, t->id);
+    bps_put_u8(&w, 0);
+    bps_declared_write(declared, rank, t, &w);
+    send(arg, rank, BPS_FRAME_CHANGED, &w);
+    bps_writer_fini(&w);
+}
+
 /* Gives a tensor the form that all have, and another place. */
 static bps_status declared_change_reform(struct bps_declared *declared, struct bps_declared_tensor *t,
                                          bps_declared_send_fn send, void *arg)
@@ -65,13 +77,7 @@ static bps_status declared_change_reform(struct bps_declared *declared, struct b
         return BPS_ERR_NOMEM;
     }
     for (uint32_t rank = 0; rank < declared->workers; rank++) {
-        struct bps_writer w;
-        bps_writer_init(&w);
-        bps_put_u32(&w, t->id);
-        bps_put_u8(&w, 0);
-        bps_declared_write(declared, rank, t, &w);
-        send(arg, rank, BPS_FRAME_CHANGED, &w);
-        bps_writer_fini(&w);
+        tell_form(declared, t, rank, send, arg);
     }
     return BPS_OK;
 }
@@ -120,6 +126,11 @@ bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uin
     HASH_FIND(by_id, declared->ids, &id, sizeof id, t);
     if (status == BPS_OK && (t == NULL || !bps_reader_done(request))) {
         status = BPS_ERR_PROTOCOL;
+    }
+    if (status == BPS_OK && round < t->formed) {
+        bps_form_fini(&form);
+        tell_form(declared, t, rank, send, arg);
+        return BPS_OK;
     }
     if (status == BPS_OK && is_late(t, round)) {
         tell_one(t, rank, (uint8_t)-BPS_ERR_TIMEOUT, t->overdue, send, arg);

@@ -391,6 +391,25 @@ bps_status bps_placement_add(struct bps_placement *placement, uint64_t bytes, ui
     return i == n ? BPS_OK : BPS_ERR_NOMEM;
 }
 
+void bps_placement_restore(struct bps_placement *placement, struct bps_layout *layout, bool now)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->n; i++) {
+        for (uint32_t g = 0; g < placement->sizes; g++) {
+            const struct bps_group_bins *group = &placement->group[g];
+            uint16_t *lead = &layout->lead[(size_t)i * placement->sizes + g];
+            *lead = *lead == BPS_NO_LEADER ? least_loaded(group->leader, group->leaders) : *lead;
+        }
+        if (now) {
+            placement_load(placement, layout, i, 1);
+        }
+        bytes += layout->part[i].bytes;
+    }
+    if (now) {
+        bps_placement_expect(placement, bytes);
+    }
+}
+
 void bps_placement_remove(struct bps_placement *placement, const struct bps_layout *layout)
 {
     uint64_t bytes = 0;

@@ -37,12 +37,14 @@ struct bps_placement {
 /* How a tensor is cut and placed. */
 struct bps_layout {
     uint32_t view; /* the number of the one by which */
+    uint32_t move; /* and of the move: of two places of a tensor the later one has the larger */
     uint32_t n;
     size_t room, lead_room;
     struct bps_layout_part {
         uint32_t bytes;
         uint16_t shard;
     } *part;
+#define BPS_NO_LEADER UINT16_MAX
     uint16_t *lead; /* for each partition, for each size of groups: which of the leaders sums it there */
 };
 void bps_layout_fini(struct bps_layout *layout);
@@ -62,6 +64,11 @@ void bps_placement_expect(struct bps_placement *placement, uint64_t bytes);
  */
 bps_status bps_placement_add(struct bps_placement *placement, uint64_t bytes, uint64_t most, bool whole,
                              struct bps_layout *out);
+/*
+ * A tensor that was placed by another scheduler: leaders of which nobody knows are chosen. With `now` it has its place
+ * there, else it had.
+ */
+void bps_placement_restore(struct bps_placement *placement, struct bps_layout *layout, bool now);
 /* Takes back what was added for a tensor. */
 void bps_placement_remove(struct bps_placement *placement, const struct bps_layout *layout);
 

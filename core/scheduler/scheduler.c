@@ -25,14 +25,17 @@
 #include "plugin/instance.h"
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
+#include "scheduler/declared_known.h"
 #include "scheduler/late.h"
 #include "scheduler/rates.h"
+#include "scheduler/returning.h"
 #include "scheduler/roster.h"
 
 #define LOG          "scheduler"
 #define REMIND_EVERY (30 * BPS_S) /* workers import frameworks meanwhile */
 #define END_LIMIT    (3 * BPS_S)  /* for members to hang up */
 #define NOBODY       UINT32_MAX
+#define ANOTHER      "the scheduler there has a job without this member"
 
 enum phase { GATHERING, SERVING, RUNNING, ENDING };
 
@@ -42,7 +45,8 @@ struct bps_scheduler {
     struct bps_instance *net;
     struct bps_lobby lobby;
     struct bps_roster roster;
-    struct bps_book book; /* of this generation */
+    struct bps_returning returning; /* members of a job whose scheduler was lost; once it is taken over: others */
+    struct bps_book book;           /* of this generation */
     struct bps_declared declared;
     struct bps_rates rates; /* of no members: its configuration says them */
     struct bps_lates lates;
@@ -57,7 +61,8 @@ struct bps_scheduler {
     uint64_t reminded;               /* when the missing were last named */
     uint32_t leaver;                 /* the worker that left this generation first; NOBODY: all are there */
     uint32_t retiring;               /* the member whose shards are about to be gone; NOBODY: none */
-    bps_status verdict;              /* of the job */
+    bps_status verdict;              /* of the job, */
+    char why[BPS_TEXT_LIMIT + 1];    /* and for whom comes later */
     char absent[BPS_TEXT_LIMIT + 1]; /* why no generation can gather any more; "": it can */
     void (*finished)(void *arg, bps_status status);
     void (*lost)(void *arg, const char *member);
@@ -74,7 +79,7 @@ static const struct bps_conf_cluster *scheduler_cluster(const struct bps_schedul
 static void finish_if_alone(void *arg)
 {
     struct bps_scheduler *s = arg;
-    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) &&
+    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) && TAILQ_EMPTY(&s->returning.all) &&
         !bps_lobby_has_members(&s->lobby)) {
         void (*finished)(void *, bps_status) = s->finished;
         s->finished = NULL;
@@ -91,12 +96,14 @@ static void send_lost(struct bps_link *link, bps_status status, const char *text
 static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const char *text)
 {
     struct bps_seat *seat;
+    struct bps_returner *returner;
     if (s->phase == ENDING) {
         return;
     }
     s->phase = ENDING;
     s->verdict = status;
     s->since = bps_now();
+    snprintf(s->why, sizeof s->why, "%s", status == BPS_OK ? "the scheduler has ended" : text);
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         struct bps_link *link = &seat->guest->link;
         if (status == BPS_OK) {
@@ -105,6 +112,10 @@ static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const 
             send_lost(link, status, text);
         }
         bps_link_finish(link);
+    }
+    TAILQ_FOREACH(returner, &s->returning.all, entry) {
+        send_lost(&returner->guest->link, BPS_ERR_LOST, s->why);
+        bps_link_finish(&returner->guest->link);
     }
     bps_loop_defer(s->loop, finish_if_alone, s);
 }
@@ -171,6 +182,7 @@ static void assign_if_complete(struct bps_scheduler *s)
         return;
     }
     s->phase = SERVING;
+    bps_returning_refuse(&s->returning, ANOTHER);
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         struct bps_writer w;
         bps_writer_init(&w);
@@ -178,6 +190,7 @@ static void assign_if_complete(struct bps_scheduler *s)
         bps_put_u32(&w, seat->local_rank);
         bps_put_u32(&w, seat->local_size);
         bps_put_u8(&w, seat->serves);
+        bps_put_u8(&w, s->conf->cluster.role == BPS_ROLE_SCHEDULER); /* else it is lost together with its process */
         bps_link_send_message(&seat->guest->link, BPS_FRAME_ASSIGN, &w);
         bps_writer_fini(&w);
     }
@@ -288,13 +301,29 @@ static bps_status check_loaded(const struct bps_scheduler *s, const struct bps_j
     return status;
 }
 
-/* Whether there is a seat for it; then it has taken that. */
-static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bool early,
-                            struct bps_report *report)
+static bps_status check_job_name(const struct bps_scheduler *s, const struct bps_join *join, struct bps_report *report)
 {
     if (strcmp(join->job, scheduler_cluster(s)->job) != 0) {
         BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
                    scheduler_cluster(s)->job, join->host, join->pid, join->job);
+        return BPS_ERR_REFUSED;
+    }
+    return BPS_OK;
+}
+
+/* Versions first, as other ones may have other keys. */
+static bps_status check_alike(const struct bps_scheduler *s, const struct bps_join *join, struct bps_report *report)
+{
+    bps_status status = check_loaded(s, join, report);
+    return status == BPS_OK ? bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report)
+                            : status;
+}
+
+/* Whether there is a seat for it; then it has taken that. */
+static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bool early,
+                            struct bps_report *report)
+{
+    if (check_job_name(s, join, report) != BPS_OK) {
         return BPS_ERR_REFUSED;
     }
     if (s->phase == ENDING || (early && !scheduler_cluster(s)->stay)) {
@@ -305,17 +334,31 @@ static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, st
     if (s->absent[0] != '\0' && join->role == BPS_ROLE_WORKER) {
         return bps_fail(report, BPS_ERR_LOST, "%s", s->absent);
     }
-    bps_status status = check_loaded(s, join, report); /* first, as other versions may have other keys */
-    if (status == BPS_OK) {
-        status = bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report);
-    }
+    bps_status status = check_alike(s, join, report);
     return status == BPS_OK ? bps_roster_add(&s->roster, guest, join, early, report) : status;
+}
+
+/* There is no place for it. */
+static void turn_away(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bps_status status,
+                      const struct bps_report *report)
+{
+    struct bps_link *link = &guest->link;
+    const char *why = report->text[0] != '\0' ? report->text : bps_strerror(status);
+    /* At the end of a job, a short one or one that cannot gather, latecomers are nothing special. */
+    BPS_LOG(s->phase == ENDING || status == BPS_ERR_LOST ? BPS_LOG_INFO : BPS_LOG_WARN, LOG,
+            "refused %s (host %s, pid %u): %s", link->peer, join->host, join->pid, why);
+    bps_join_fini(join);
+    if (status == BPS_ERR_LOST) {
+        send_lost(link, status, why);
+    } else {
+        bps_link_send_text(link, BPS_FRAME_REFUSE, why);
+    }
+    bps_link_finish(link);
 }
 
 static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
 {
     struct bps_report report = {""};
-    struct bps_link *link = &guest->link;
     struct bps_join join;
     bool early = s->phase != GATHERING; /* for the next generation, if there will be one */
     if (bps_join_read(payload, &join) != BPS_OK) {
@@ -323,17 +366,7 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
     }
     bps_status status = take_seat(s, guest, &join, early, &report);
     if (status != BPS_OK) {
-        const char *why = report.text[0] != '\0' ? report.text : bps_strerror(status);
-        /* At the end of a job, a short one or one that cannot gather, latecomers are nothing special. */
-        BPS_LOG(s->phase == ENDING || status == BPS_ERR_LOST ? BPS_LOG_INFO : BPS_LOG_WARN, LOG,
-                "refused %s (host %s, pid %u): %s", link->peer, join.host, join.pid, why);
-        bps_join_fini(&join);
-        if (status == BPS_ERR_LOST) {
-            send_lost(link, status, why);
-        } else {
-            bps_link_send_text(link, BPS_FRAME_REFUSE, why);
-        }
-        bps_link_finish(link);
+        turn_away(s, guest, &join, status, &report);
         return BPS_OK;
     }
     bps_lobby_admit(guest);
@@ -542,6 +575,163 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
     bps_writer_fini(&w);
 }
 
+/* ---- taking over a job whose scheduler was lost ---- */
+
+/* Those who wanted to gather are too late: their job is that which runs, or it has to wait for its end. */
+static void put_off_others(struct bps_scheduler *s)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        seat->early = seat->left = true;
+        bps_link_send_text(&seat->guest->link, BPS_FRAME_REFUSE, "the job runs already, and its members are back");
+        bps_link_finish(&seat->guest->link);
+    }
+}
+
+/* Of two views that the lost one has told, some may know the older; then the book is that of all. */
+static void send_views(struct bps_scheduler *s, const struct bps_book *known)
+{
+    struct bps_writer w;
+    struct bps_returner *returner;
+    const uint8_t word = BPS_RETURN_TAKEN;
+    const struct bps_header header = {.type = BPS_FRAME_RETURN};
+    bps_writer_init(&w);
+    bps_book_write(known, &w);
+    TAILQ_FOREACH(returner, &s->returning.all, entry) {
+        if (returner->guest->user != NULL && returner->is.view < known->view) {
+            bps_link_send_message(&returner->guest->link, BPS_FRAME_BOOK, &w);
+        }
+    }
+    bps_writer_fini(&w);
+    send_book(s);
+    TAILQ_FOREACH(returner, &s->returning.all, entry) {
+        if (returner->guest->user != NULL) {
+            bps_link_send(&returner->guest->link, &header, &word, sizeof word);
+        }
+        if (returner->guest->user != NULL && returner->join.role == BPS_ROLE_WORKER) {
+            bps_declared_end_move(&s->declared, returner->is.rank, send_worker, s);
+        }
+    }
+}
+
+/* If all who are back are about to leave, the others have left. */
+static void lose_absent(struct bps_scheduler *s)
+{
+    char who[128], why[300];
+    bool stays = false;
+    const struct bps_returner *returner;
+    TAILQ_FOREACH(returner, &s->returning.all, entry) {
+        stays |= returner->guest->user != NULL && returner->join.role == BPS_ROLE_WORKER && !returner->is.leaves;
+    }
+    for (uint32_t i = 0; i < s->book.members && stays; i++) {
+        if (bps_book_needs(&s->book, i) && bps_roster_seat(&s->roster, i) == NULL) {
+            bps_member_text(&s->book.member[i], who, sizeof who);
+            snprintf(why, sizeof why, "%s was lost: it has not come back after the scheduler was lost", who);
+            scheduler_lose(s, who, why);
+        }
+    }
+}
+
+/* The book is a copy of the job's, with which it goes on, as the next view. */
+static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book)
+{
+    put_off_others(s);
+    bps_status status = bps_returning_seat(&s->returning, &s->roster, book);
+    if (status == BPS_OK) {
+        bps_book_fini(&s->book);
+        status = bps_book_copy(book, &s->book);
+    }
+    if (status == BPS_OK) {
+        s->epoch = book->epoch;
+        s->book.view++;
+        status = new_tables(s);
+    }
+    if (status == BPS_OK) {
+        status = bps_returning_recall(&s->returning, &s->declared);
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    s->phase = RUNNING;
+    s->leaver = s->retiring = NOBODY;
+    bps_info(LOG, "has taken over job '%s': %u workers, %u servers, epoch %u, view %u", scheduler_cluster(s)->job,
+             s->roster.workers, s->roster.servers, s->book.epoch, s->book.view);
+    send_views(s, book);
+    lose_absent(s);
+    return BPS_OK;
+}
+
+/* The others are of another job, or another epoch of it, or of a view that is too old. */
+static void refuse_strangers(struct bps_scheduler *s)
+{
+    char text[200];
+    bps_returning_let_go(&s->returning);
+    snprintf(text, sizeof text,
+             "a scheduler has taken over epoch %u of job '%s', and most of its members; this is none of them",
+             s->book.epoch, scheduler_cluster(s)->job);
+    bps_returning_refuse(&s->returning, text);
+}
+
+static void take_over_if_possible(struct bps_scheduler *s)
+{
+    uint64_t patience = scheduler_cluster(s)->rendezvous_timeout / 2;
+    const struct bps_book *book = NULL;
+    if (s->phase == GATHERING && s->epoch == 0) {
+        book = bps_returning_book(&s->returning, &s->roster, bps_now(), patience);
+    }
+    struct bps_book copy;
+    bps_status status = book != NULL ? bps_book_copy(book, &copy) : BPS_OK;
+    if (book != NULL && status == BPS_OK) {
+        status = take_over(s, &copy);
+        bps_book_fini(&copy);
+        refuse_strangers(s);
+    }
+    if (status != BPS_OK) {
+        scheduler_fail_job(s, status, "another scheduler could not take over the job");
+    }
+}
+
+static bps_status scheduler_on_return(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
+{
+    struct bps_report report = {""};
+    struct bps_return is;
+    struct bps_join join;
+    if (bps_return_read(payload, &is, &join) != BPS_OK) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = check_job_name(s, &join, &report);
+    if (status == BPS_OK && s->phase == ENDING) {
+        status = bps_fail(&report, BPS_ERR_LOST, "%s", s->why);
+    } else if (status == BPS_OK && (s->phase != GATHERING || s->epoch != 0)) {
+        status = bps_fail(&report, BPS_ERR_REFUSED, "%s", ANOTHER);
+    }
+    if (status == BPS_OK) {
+        status = check_alike(s, &join, &report);
+    }
+    if (status == BPS_OK) {
+        status = bps_returning_add(&s->returning, guest, &is, &join, bps_now());
+    }
+    if (status != BPS_OK) {
+        turn_away(s, guest, &join, status, &report);
+    }
+    take_over_if_possible(s);
+    return BPS_OK;
+}
+
+/* Before it has a seat again. */
+static bps_status on_returner(struct bps_scheduler *s, struct bps_returner *returner, const struct bps_header *header,
+                              struct bps_reader *payload)
+{
+    if (s->phase != GATHERING) {
+        return BPS_OK; /* it has been told to go */
+    }
+    bps_status status = bps_returning_hear(returner, header, payload);
+    if (status == BPS_OK) {
+        take_over_if_possible(s);
+    }
+    return status;
+}
+
 /* ---- the end of a generation ---- */
 
 /* All workers have left: the job is over, or a next generation may come. */
@@ -596,6 +786,13 @@ static bps_status scheduler_on_message(void *owner, struct bps_link *link, const
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
     struct bps_seat *seat = guest->user;
+    struct bps_returner *returner = seat == NULL ? bps_returning_find(&s->returning, guest) : NULL;
+    if (returner != NULL) {
+        return on_returner(s, returner, header, payload);
+    }
+    if (seat == NULL && header->type == BPS_FRAME_RETURN) {
+        return scheduler_on_return(s, guest, payload);
+    }
     if (seat == NULL) {
         return header->type == BPS_FRAME_JOIN ? on_join(s, guest, payload) : BPS_ERR_PROTOCOL;
     }
@@ -642,6 +839,10 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     struct bps_seat *seat = guest->user;
     (void)status;
     if (seat == NULL) {
+        struct bps_returner *returner = bps_returning_find(&s->returning, guest);
+        if (returner != NULL) {
+            bps_returning_remove(&s->returning, returner);
+        }
         bps_debug(LOG, "%s: %s", link->peer, text);
         bps_guest_free(guest);
         if (s->phase == ENDING && s->finished != NULL) {
@@ -674,6 +875,15 @@ static const struct bps_link_handler handler = {
 
 /* ---- time ---- */
 
+static void scheduler_name_missing(const struct bps_scheduler *s, char *text, size_t n)
+{
+    if (TAILQ_EMPTY(&s->returning.all)) {
+        bps_roster_missing(&s->roster, text, n);
+    } else {
+        bps_returning_text(&s->returning, text, n);
+    }
+}
+
 static void remind(struct bps_scheduler *s, uint64_t now)
 {
     char missing[512], text[640];
@@ -682,7 +892,7 @@ static void remind(struct bps_scheduler *s, uint64_t now)
         return; /* nobody can gather, or nobody has asked for a next generation */
     }
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
-        bps_roster_missing(&s->roster, missing, sizeof missing);
+        scheduler_name_missing(s, missing, sizeof missing);
         if (now - s->since >= limit) {
             snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
                      missing);
@@ -697,6 +907,7 @@ static void remind(struct bps_scheduler *s, uint64_t now)
         TAILQ_FOREACH(seat, &s->roster.seats, entry) {
             bps_link_send_text(&seat->guest->link, BPS_FRAME_WAITING, text);
         }
+        bps_returning_tell(&s->returning, BPS_FRAME_WAITING, text);
     }
 }
 
@@ -723,6 +934,7 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
         }
         bps_link_keep_alive(&seat->guest->link, now, scheduler_cluster(s)->peer_timeout / 4);
     }
+    bps_returning_keep_alive(&s->returning, now, scheduler_cluster(s)->peer_timeout / 4);
     seat = silent_seat(s, now);
     if (seat != NULL) {
         char who[128], why[400];
@@ -740,6 +952,9 @@ static void scheduler_on_tick(void *arg)
     bps_lobby_sweep(&s->lobby, now);
     if (s->phase == GATHERING) {
         s->since += now - s->since > late ? late : 0;
+        take_over_if_possible(s);
+    }
+    if (s->phase == GATHERING) {
         remind(s, now);
     } else if (s->phase == RUNNING) {
         tell_lateness(s, now);
@@ -751,6 +966,7 @@ static void scheduler_on_tick(void *arg)
         check_alive(s, now);
     } else if (now > s->since && now - s->since > END_LIMIT) { /* it may have begun in this very call */
         bps_roster_fini(&s->roster);
+        bps_returning_fini(&s->returning);
         bps_lobby_fini(&s->lobby);
         finish_if_alone(s);
     }
@@ -773,6 +989,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->finished = finished;
     s->lost = lost;
     s->arg = arg;
+    bps_returning_init(&s->returning);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(c->workers + c->servers));
     struct bps_join self = {0};
@@ -828,6 +1045,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
     s->finished = NULL;
     bps_lobby_fini(&s->lobby);
     bps_roster_fini(&s->roster);
+    bps_returning_fini(&s->returning);
     bps_declared_fini(&s->declared);
     bps_rates_fini(&s->rates);
     bps_lates_begin(&s->lates, 0);

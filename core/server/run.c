@@ -97,6 +97,18 @@ static bps_status server_on_answer(void *owner, struct bps_reader *reply)
     return BPS_ERR_PROTOCOL;
 }
 
+/* A server declares nothing, and has asked nothing. */
+static void server_on_known(void *owner, struct bps_link *link)
+{
+    (void)owner;
+    (void)link;
+}
+
+static void server_on_returned(void *owner)
+{
+    (void)owner;
+}
+
 static void server_on_lost(void *owner, bps_status status, const char *text)
 {
     BPS_REPORT(((struct process *)owner)->report, "%s", text);
@@ -120,6 +132,8 @@ static const struct bps_member_events events = {
     .changed = server_on_answer,
     .move = server_on_answer,
     .moved = server_on_answer,
+    .known = server_on_known,
+    .returned = server_on_returned,
     .delivered = server_on_delivered,
     .lateness = server_on_lateness,
     .late = server_on_answer,

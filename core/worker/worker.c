@@ -263,6 +263,8 @@ static const struct bps_member_events member_events = {
     .changed = bps_change_answer,
     .move = bps_move_begin,
     .moved = bps_move_end,
+    .known = bps_known_tell,
+    .returned = bps_known_returned,
     .delivered = worker_on_delivered,
     .lateness = worker_on_lateness,
     .late = on_late,
@@ -430,6 +432,7 @@ void bps_worker_free(struct bps_worker *worker)
     }
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
+    free(worker->told.round);
     bps_names_fini(&worker->names);
     bps_view_put(worker->view);
     bps_coded_close(worker);

@@ -60,7 +60,8 @@ class Cut(unittest.TestCase):
         self.cut("worker 0", 0, r"the server of worker 0 at \S+ was lost: ")
 
     def test_scheduler(self):
-        self.cut("scheduler", 1, r"(the scheduler at \S+|worker 1 \(host \S+, pid \d+\)) was lost: ")
+        """Whoever was cut off dials again, and hears why the job has failed, or finds that nobody is left."""
+        self.cut("scheduler", 1, r"(server 0 at \S+|worker 1 \(host \S+, pid \d+\)) was lost: ")
 
 
 if __name__ == "__main__":

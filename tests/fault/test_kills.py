@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each role is killed in each phase of a job: the others say who was lost, and which tensor waited.
 
+Nobody starts the scheduler again here; test_scheduler_lost.py does.
+
 A job is brought into a phase by gates and by stopping a process whose answer the others then wait for.
 """
 
@@ -144,7 +146,7 @@ class ByHand(unittest.TestCase):
     """Scheduler, server and workers as commands of their own."""
 
     def strike(self, phase, victim, servers):
-        settings = SETTINGS + (GATHER if phase in JOINING else [])
+        settings = SETTINGS + (GATHER if phase in JOINING or victim == "scheduler" else [])
         with cluster.ByHand(STEPS[phase], servers=servers, settings=settings) as job:
             strike(job, phase, victim)
             check(self, job, job.finish(), phase, victim, servers == 0)
@@ -169,7 +171,7 @@ class ByRun(unittest.TestCase):
     """The same with `byteps run`, which ends and says who died."""
 
     def strike(self, phase, victim, servers):
-        settings = SETTINGS + (GATHER if phase in JOINING else [])
+        settings = SETTINGS + (GATHER if phase in JOINING or victim == "scheduler" else [])
         with cluster.ByRun(STEPS[phase], servers=servers, settings=settings) as job:
             strike(job, phase, victim)
             ends = job.finish()

@@ -254,10 +254,10 @@ class Impostor(unittest.TestCase):
 
     def test_other_version(self):
         """Its headers may have any size."""
-        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 9", "install the same version on all hosts")
+        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 10", "install the same version on all")
         for header_bytes in (80, 96, 128):
             with self.subTest(header_bytes):
-                self.meet(wire.challenge(9, "7.0.0", header_bytes), *words)
+                self.meet(wire.challenge(10, "7.0.0", header_bytes), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
@@ -289,14 +289,14 @@ class Impostor(unittest.TestCase):
     def test_assigned_and_ended(self):
         """A scheduler that only says LEFT, or gives a rank that its book does not have."""
         book = wire.book_head(1) + wire.book_member() + wire.book_shards("127.0.0.1:1")
-        rank_9 = wire.frame(wire.ASSIGN, struct.pack("<IIIB", 9, 0, 1, 0)) + wire.frame(wire.BOOK, book)
+        rank_9 = wire.frame(wire.ASSIGN, struct.pack("<IIIBB", 9, 0, 1, 0, 0)) + wire.frame(wire.BOOK, book)
         cluster.side_by_side(
             self,
             {
                 "END": lambda: self.meet(wire.frame(15), "the scheduler ended the job", welcomed=True),
                 "rank 9": lambda: self.meet(rank_9, "membership", welcomed=True),
                 "no such shard": lambda: self.meet(
-                    wire.frame(wire.ASSIGN, struct.pack("<IIIB", 0, 0, 1, 0)) + wire.frame(wire.BOOK, book),
+                    wire.frame(wire.ASSIGN, struct.pack("<IIIBB", 0, 0, 1, 0, 0)) + wire.frame(wire.BOOK, book),
                     "the server of worker 0 at 127.0.0.1:1 was lost: ",
                     welcomed=True,
                 ),
@@ -325,7 +325,7 @@ class Views(unittest.TestCase):
         at = struct.calcsize("<IiiiQIII")
         for _ in range(3):
             at += 4 + struct.unpack_from("<I", join, at)[0]
-        scheduler.sendall(wire.frame(wire.ASSIGN, struct.pack("<IIIB", 0, 0, 1, 1)))
+        scheduler.sendall(wire.frame(wire.ASSIGN, struct.pack("<IIIBB", 0, 0, 1, 1, 0)))
         kind, endpoints = wire.read_frame(scheduler)
         self.assertEqual(kind, wire.ENDPOINTS)
         (length,) = struct.unpack_from("<I", endpoints, 4)

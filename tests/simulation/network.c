@@ -680,6 +680,33 @@ void sim_disconnect(const struct sim_process *process)
     }
 }
 
+/* The last message of a channel, if nothing of it has arrived. */
+static struct message *last_of(const struct bps_channel *channel)
+{
+    struct message *message, *last = NULL;
+    STAILQ_FOREACH(message, &channel->in, entry) {
+        last = message;
+    }
+    return last != NULL && !last->begun ? last : NULL;
+}
+
+void sim_lose_sent(const struct sim_process *process)
+{
+    struct instance *instance;
+    LIST_FOREACH(instance, &instances, entry) {
+        struct bps_channel *channel;
+        LIST_FOREACH(channel, &instance->channels, entry) {
+            bool from = channel->peer != NULL && channel->peer->instance->process == process;
+            struct message *last;
+            while (from && (last = last_of(channel)) != NULL && sim_chance(50)) {
+                STAILQ_REMOVE(&channel->in, last, message, entry);
+                channel->queued--;
+                free_message(last);
+            }
+        }
+    }
+}
+
 /* Instances of processes that were killed. */
 void sim_network_reset(void)
 {

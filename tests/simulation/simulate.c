@@ -29,6 +29,7 @@
 
 #define WORKERS    6u
 #define SERVERS    2u
+#define SCHEDULERS 3u /* that take the place of one that was killed, one after the other, at most */
 #define HOSTS      3u
 #define OPERATIONS SIM_OPERATIONS
 #define ROUNDS     SIM_ROUNDS
@@ -53,6 +54,7 @@ enum trouble {
     OTHER_CODING,
     CODER_LIES,
     DEVICE_FAILS, /* of jobs with devices alone */
+    SCHEDULER_KILLED,
     TROUBLES
 };
 static const char *const trouble_names[TROUBLES] = {
@@ -71,6 +73,7 @@ static const char *const trouble_names[TROUBLES] = {
     "a worker declares another coding",
     "a worker codes what nobody can decode",
     "a device fails",
+    "the scheduler is killed, and another one takes its place",
 };
 
 /* Where the stage is in the graph. */
@@ -107,7 +110,8 @@ struct job {
     float *first[OPERATIONS][ROUNDS]; /* the result of the worker that had it first; NULL: none has */
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS];
-    struct sim_process scheduler, server[SERVERS];
+    struct sim_process scheduler, another[SCHEDULERS], hand, server[SERVERS];
+    bool any_left; /* before the scheduler was killed */
     char settings[SETTINGS][400];
     const char *set[SETTINGS];
     uint32_t nset;
@@ -432,7 +436,7 @@ static float expected(const struct job *job, const struct operation *o, uint32_t
 static bool is_with(const struct job *job, uint32_t number)
 {
     return (number == job->moment && (job->trouble == OTHER_SIZE || job->trouble >= OTHER_TYPE) &&
-            job->trouble != HOST_STARVES && job->trouble != CODER_LIES && job->trouble != DEVICE_FAILS) ||
+            job->trouble != HOST_STARVES && job->trouble != CODER_LIES && job->trouble < DEVICE_FAILS) ||
            (number == job->moment + 1 && job->trouble == OTHER_ORDER);
 }
 
@@ -473,7 +477,7 @@ static bool may_end(const struct job *job)
 {
     return job->trouble == KILLED || job->trouble == LEAVES || job->trouble == SERVER_KILLED ||
            job->trouble == STARVES || job->trouble == HOST_STARVES || job->trouble == CODER_LIES ||
-           job->trouble == DEVICE_FAILS;
+           job->trouble == DEVICE_FAILS || job->any_left;
 }
 
 bool sim_stage_fails(const struct sim_process *process, const char *tensor, uint32_t partition)
@@ -810,6 +814,30 @@ static void kill_server(void *arg)
     sim_kill(&job->server[0]);
 }
 
+/* The end of the scheduler in the middle of the job, and another one. */
+static void kill_scheduler(void *arg)
+{
+    struct job *job = arg;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        while (job->worker[i].worker == NULL && !job->worker[i].ended) {
+            sim_sleep(SECOND / 10000);
+        }
+    }
+    struct sim_process *killed = &job->scheduler;
+    uint32_t times = 1 + sim_random(SCHEDULERS);
+    for (uint32_t i = 0; i < times; i++) {
+        sim_sleep(sim_random(sim_chance(50) ? 4000 : 40000) * 1000);
+        job->any_left |= any_leaves(job);
+        if (sim_chance(50)) {
+            sim_lose_sent(killed);
+        }
+        sim_kill(killed);
+        sim_sleep(sim_random(50000) * 1000);
+        killed = &job->another[i];
+        sim_start(killed, run_scheduler, job);
+    }
+}
+
 /* ---- jobs ---- */
 
 /* The operation that the trouble is with. */
@@ -950,6 +978,10 @@ static void draw_processes(struct job *job, uint32_t hosts)
 {
     static const char *const host[HOSTS] = {"a", "b", "c"};
     job->scheduler = (struct sim_process){.name = "the scheduler", .host = "a"};
+    for (uint32_t i = 0; i < SCHEDULERS; i++) {
+        job->another[i] = (struct sim_process){.name = "another scheduler", .host = "a"};
+    }
+    job->hand = (struct sim_process){.name = "who kills it", .host = "a"};
     for (uint32_t i = 0; i < job->servers; i++) {
         job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
     }
@@ -1013,6 +1045,9 @@ static void start_job(struct job *job)
     }
     if (job->trouble == SERVER_KILLED) {
         sim_start(&job->scheduler, kill_server, job);
+    }
+    if (job->trouble == SCHEDULER_KILLED) {
+        sim_start(&job->hand, kill_scheduler, job);
     }
 }
 

@@ -87,6 +87,7 @@ static uint32_t read_layout(struct bps_reader *r, uint32_t view)
 {
     uint32_t second = 0;
     ck_assert_uint_eq(bps_get_u32(r), view);
+    bps_get_u32(r); /* the number of the move */
     for (uint32_t n = bps_get_u32(r); n > 0; n--) {
         uint32_t bytes = bps_get_u32(r);
         second += bps_get_u16(r) == 1 ? bytes : 0;

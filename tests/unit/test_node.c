@@ -397,6 +397,7 @@ START_TEST(test_declared)
         ck_assert_str_eq(coding, "");
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
+        ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
         uint32_t led = 0, all = 0;
@@ -456,6 +457,7 @@ START_TEST(test_declared_at_once)
         bps_get_u32(&r);                                     /* no coding */
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
+        ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
             uint32_t size = bps_get_u32(&r);
