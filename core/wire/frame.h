@@ -43,10 +43,12 @@ enum bps_frame_type {
     BPS_FRAME_CLOCK,     /* to the scheduler: what time is it? And back */
     BPS_FRAME_LATENESS,  /* to the scheduler: who was late since the last one; to a worker: since the beginning */
     /* both ends of any link with checksums */
-    BPS_FRAME_SPOILT, /* a frame has not come as it was sent: which one. The last frame */
+    BPS_FRAME_SPOILT, /* a frame does not come as it was sent: which one. The last frame */
     /* member and scheduler, after the loss of one */
     BPS_FRAME_RETURN, /* to the scheduler, first of all: a member of a job that runs; back: what it is to do */
     BPS_FRAME_KNOWN,  /* to the scheduler: what this worker knows of tensors */
+    /* both ends of any link with checksums */
+    BPS_FRAME_ACK, /* how many frames have come as they were sent, and whether others are to be sent again */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */

@@ -171,8 +171,9 @@ static bps_status check_frames(struct bps_link *link, enum bps_link_end end)
 {
     enum bps_link_end other = end == BPS_DIALLER ? BPS_ACCEPTOR : BPS_DIALLER;
     uint8_t kind = checksum_kind(link);
-    bps_status status = bps_checksum_new(kind, link->key, &link->introduction, end, &link->sending);
-    return status != BPS_OK ? status : bps_checksum_new(kind, link->key, &link->introduction, other, &link->receiving);
+    bps_status status = bps_checksum_new(kind, link->key, &link->introduction, end, &link->repeat.sending);
+    return status != BPS_OK ? status
+                            : bps_checksum_new(kind, link->key, &link->introduction, other, &link->repeat.receiving);
 }
 
 void bps_link_welcome(struct bps_link *link)

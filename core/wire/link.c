@@ -23,10 +23,14 @@
 struct bps_parcel {
     STAILQ_ENTRY(bps_parcel) entry;
     uint8_t header[BPS_HEADER_BYTES];
+    bool sealed; /* it has a number, and stays until the peer has acknowledged that */
     bool slice;
     void *cookie; /* of a slice: the owner's */
+    uint64_t number;
+    uint32_t held; /* by the transport: as often as it was handed this frame and has not said `sent` */
     uint32_t bytes;
-    uint8_t payload[];
+    const void *payload; /* of a slice the owner's, else: */
+    uint8_t own[];
 };
 
 /* Cookies of parcels have the lowest bit set, so that they are told from the owner's cookies. */
@@ -54,10 +58,13 @@ static void link_reset(struct bps_link *link)
     link->queued = 0;
     free(link->payload);
     link->payload = NULL;
+    link->again = NULL;
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
-    bps_checksum_free(link->sending);
-    bps_checksum_free(link->receiving);
-    link->sending = link->receiving = NULL;
+    bps_repeat_fini(&link->repeat);
+    if (link->patience != NULL) {
+        link->transport->host->cancel(link->transport->host, link->patience);
+        link->patience = NULL;
+    }
     if (link->ended != NULL) {
         *link->ended = true;
         link->ended = NULL;
@@ -70,6 +77,59 @@ static void link_fail(struct bps_link *link, bps_status status, const char *text
     if (link->channel != NULL) {
         bps_link_drop(link);
         link->handler->closed(link->owner, link, status, text);
+    }
+}
+
+/* Whether the link ends while its owner is called, who may then have freed it. */
+struct watch {
+    bool ended;
+    bool *outer; /* of who called before */
+};
+
+static void watch_link(struct bps_link *link, struct watch *watch)
+{
+    *watch = (struct watch){.outer = link->ended};
+    link->ended = &watch->ended;
+}
+
+static bool still_there(struct bps_link *link, const struct watch *watch)
+{
+    if (!watch->ended) {
+        link->ended = watch->outer;
+    } else if (watch->outer != NULL) {
+        *watch->outer = true;
+    }
+    return !watch->ended;
+}
+
+static void finish_channel(struct bps_link *link)
+{
+    BPS_CALLING(link->transport, "finish", NULL);
+    ((const struct bps_transport_ops *)link->transport->ops)->finish(link->channel);
+}
+
+/* Of those that are out the next one that has a number. */
+static struct bps_parcel *following(struct bps_parcel *parcel)
+{
+    do {
+        parcel = STAILQ_NEXT(parcel, entry);
+    } while (parcel != NULL && !parcel->sealed);
+    return parcel;
+}
+
+/* It is out no more; the link may be gone after it. */
+static void take_parcel(struct bps_link *link, struct bps_parcel *parcel)
+{
+    uint64_t bytes = sizeof *parcel + (parcel->slice ? 0 : parcel->bytes);
+    bool slice = parcel->slice;
+    void *cookie = parcel->cookie;
+    STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
+    bps_assert(link->queued >= bytes);
+    link->queued -= bytes;
+    bps_assert(link->queued > 0 || (STAILQ_EMPTY(&link->queue) && STAILQ_EMPTY(&link->writing)));
+    free(parcel);
+    if (slice) {
+        link->handler->sent(link->owner, link, cookie);
     }
 }
 
@@ -89,26 +149,85 @@ static void spoilt_text(const char *how, const struct bps_header *header, struct
                    how, header->type, header->tensor, header->partition, header->offset, header->round);
 }
 
-/* Whether the frame is as it was sent. If not, the link ends: nothing of the frame has been used. */
-static bool frame_fits(struct bps_link *link, const void *payload)
+/* The frame is asked for again; the last time it ends the link: nothing of it has been used. */
+static void on_mismatch(struct bps_link *link, bool hopeless)
 {
-    const struct bps_header *header = &link->header;
     struct bps_report report;
-    uint8_t bytes[BPS_HEADER_BYTES];
-    if (link->receiving == NULL) {
-        return true;
+    spoilt_text("sent", &link->header, &report);
+    if (!hopeless) {
+        bps_warn(LOG, "%s: %s; it is to send that again", link->peer, report.text);
+        bps_link_kick(link);
+        return;
     }
-    bps_header_encode(header, bytes);
-    if (bps_checksum_fits(link->receiving, link->received++, bytes, payload, header->length)) {
-        return true;
-    }
-    spoilt_text("sent", header, &report);
     bps_error(LOG, "%s: %s", link->peer, report.text);
-    spoilt_text("got", header, &report);
+    spoilt_text("got", &link->header, &report);
     link->spoilt = true;
     bps_link_send_text(link, BPS_FRAME_SPOILT, report.text);
     bps_link_finish(link);
-    return false;
+}
+
+/* What the transport and the peer do not need any more is the owner's again. The link may be gone after it. */
+static void settle_parcels(struct bps_link *link)
+{
+    struct bps_parcel *parcel;
+    struct watch watch;
+    watch_link(link, &watch);
+    while (!watch.ended && (parcel = STAILQ_FIRST(&link->writing)) != NULL && parcel->held == 0 &&
+           (!parcel->sealed || parcel->number < link->repeat.acknowledged)) {
+        link->again = parcel == link->again ? following(parcel) : link->again;
+        take_parcel(link, parcel);
+    }
+    if (still_there(link, &watch) && link->finishing && link->queued == 0) {
+        finish_channel(link);
+    }
+}
+
+static bps_status on_ack(struct bps_link *link, const void *payload)
+{
+    bool again;
+    if (bps_repeat_read(&link->repeat, payload, &again) != BPS_OK) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (again) {
+        link->again = STAILQ_FIRST(&link->writing);
+        while (link->again != NULL && (!link->again->sealed || link->again->number < link->repeat.acknowledged)) {
+            link->again = following(link->again);
+        }
+        bps_link_kick(link);
+    }
+    settle_parcels(link);
+    return BPS_OK;
+}
+
+/* Of a link with checksums: whether the frame is for the owner. *status not BPS_OK: it ends the link. */
+static bool has_arrived(struct bps_link *link, const void *payload, bps_status *status)
+{
+    uint8_t bytes[BPS_HEADER_BYTES];
+    struct bps_header header;
+    *status = BPS_OK;
+    enum bps_arrival arrival = bps_repeat_judge(&link->repeat, &link->header, payload);
+    switch (arrival) {
+    case BPS_ARRIVED_ACK:
+        *status = on_ack(link, payload);
+        return false;
+    case BPS_PASSED_OVER:
+        return false;
+    case BPS_SPOILT:
+    case BPS_HOPELESS:
+        on_mismatch(link, arrival == BPS_HOPELESS);
+        return false;
+    case BPS_ARRIVED:
+        break;
+    }
+    if (link->repeat.owed == 1 || link->repeat.owed == BPS_REPEAT_OWED) {
+        bps_link_kick(link);
+    }
+    bps_header_encode(&link->header, bytes);
+    *status = bps_header_decode(bytes, &header);
+    if (is_slice(&header) && link->handler->slice == NULL) {
+        *status = BPS_ERR_PROTOCOL;
+    }
+    return *status == BPS_OK && !link->finishing;
 }
 
 /* The peer says which frame of ours was spoilt. */
@@ -123,18 +242,14 @@ static void on_spoilt(struct bps_link *link, struct bps_reader *payload)
 static bps_status deliver_slice(struct bps_link *link, const struct bps_header *header, const void *payload)
 {
     struct bps_sink *sink = NULL;
-    bool ended = false;
-    link->ended = &ended;
+    struct watch watch;
+    watch_link(link, &watch);
     bps_status status = link->handler->slice(link->owner, link, header, &sink);
-    if (!ended && status == BPS_OK && header->length > 0) {
+    if (!watch.ended && status == BPS_OK && header->length > 0) {
         bool taken = sink != NULL && sink->take(sink, 0, payload, header->length) == header->length;
         status = taken ? BPS_OK : BPS_ERR_PROTOCOL;
     }
-    if (ended) {
-        return BPS_OK;
-    }
-    link->ended = NULL;
-    return status;
+    return still_there(link, &watch) ? status : BPS_OK;
 }
 
 /* The frame is whole; its payload lies in link->payload, or where the transport has it. */
@@ -148,11 +263,11 @@ static bps_status link_deliver(struct bps_link *link, const void *payload)
     struct bps_reader reader;
     bps_reader_init(&reader, payload, header.length);
     bps_status status = BPS_OK;
-    if (!frame_fits(link, payload)) { /* and there may be no link any more */
-        status = BPS_OK;
+    if (link->repeat.receiving != NULL && !has_arrived(link, payload, &status)) {
+        /* and there may be no link any more */
     } else if (link->state != BPS_LINK_OPEN) {
         status = bps_handshake(link, &header, &reader);
-    } else if (header.type == BPS_FRAME_SPOILT && link->receiving != NULL) {
+    } else if (header.type == BPS_FRAME_SPOILT && link->repeat.receiving != NULL) {
         on_spoilt(link, &reader);
     } else if (is_slice(&header)) {
         status = deliver_slice(link, &header, payload);
@@ -201,6 +316,42 @@ static uint32_t message_take(struct bps_sink *sink, uint32_t offset, const void 
     return bytes;
 }
 
+/* Bytes of the payload that a frame may have. */
+static uint32_t limit_of(const struct bps_link *link, const struct bps_header *header)
+{
+    return link->state != BPS_LINK_OPEN ? BPS_HANDSHAKE_LIMIT : is_slice(header) ? BPS_SLICE_LIMIT : BPS_MESSAGE_LIMIT;
+}
+
+/* A payload that is collected first. */
+static bps_status begin_payload(struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
+{
+    bps_assert(link->payload == NULL); /* a message is whole before the next one begins */
+    link->header = *header;
+    if (header->length == 0) {
+        return link_deliver(link, NULL);
+    }
+    if (!is_slice(header) && !collects(link)) {
+        return BPS_ERR_NOMEM;
+    }
+    link->sink = (struct bps_sink){.place = message_place, .take = message_take};
+    *sink = &link->sink;
+    return BPS_OK;
+}
+
+/*
+ * Of a link with checksums: whatever may have changed on its way is not looked at yet. But where the length cannot be
+ * right, nobody knows where the next frame begins; nor where the second one of two is none.
+ */
+static bps_status begin_checked(struct bps_link *link, const struct bps_header *header, bool valid,
+                                struct bps_sink **sink)
+{
+    if (header->length > limit_of(link, header) || (!valid && link->repeat.lost)) {
+        link_fail(link, BPS_ERR_IO, "what it sent has changed on its way, so that nothing tells where a frame begins");
+        return BPS_OK;
+    }
+    return begin_payload(link, header, sink);
+}
+
 static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **sink)
 {
     struct bps_link *link = user;
@@ -210,33 +361,18 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     if (status != BPS_OK) {
         return status == BPS_ERR_REFUSED ? BPS_OK : status; /* and the link may be gone */
     }
-    bool checked = link->receiving != NULL;
-    if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED ||
-        (!checked && header.checksum != 0)) {
+    bool valid = bps_header_decode(bytes, &header) == BPS_OK;
+    if (link->repeat.receiving != NULL) {
+        return begin_checked(link, &header, valid, sink);
+    }
+    if (!valid || link->state == BPS_LINK_REFUSED || header.checksum != 0) {
         return BPS_ERR_PROTOCOL;
     }
-    bool slice = is_slice(&header);
-    if (slice && (link->state != BPS_LINK_OPEN || link->handler->slice == NULL)) {
-        return BPS_ERR_PROTOCOL;
+    if (is_slice(&header)) {
+        bool takes = link->state == BPS_LINK_OPEN && link->handler->slice != NULL;
+        return takes ? link->handler->slice(link->owner, link, &header, sink) : BPS_ERR_PROTOCOL;
     }
-    if (slice && !checked) {
-        return link->handler->slice(link->owner, link, &header, sink);
-    }
-    uint32_t limit = link->state == BPS_LINK_OPEN ? BPS_MESSAGE_LIMIT : BPS_HANDSHAKE_LIMIT;
-    if (header.length > (slice ? BPS_SLICE_LIMIT : limit)) {
-        return BPS_ERR_PROTOCOL;
-    }
-    bps_assert(link->payload == NULL); /* a message is whole before the next one begins */
-    link->header = header;
-    if (header.length == 0) {
-        return link_deliver(link, NULL);
-    }
-    if (!slice && !collects(link)) {
-        return BPS_ERR_NOMEM;
-    }
-    link->sink = (struct bps_sink){.place = message_place, .take = message_take};
-    *sink = &link->sink;
-    return BPS_OK;
+    return header.length > limit_of(link, &header) ? BPS_ERR_PROTOCOL : begin_payload(link, &header, sink);
 }
 
 static void link_on_placed(void *user, void *ticket)
@@ -248,70 +384,147 @@ static void link_on_placed(void *user, void *ticket)
 
 /* ---- sending ---- */
 
-/* Whoever gets a frame for whose checksum there was no memory finds that it does not match. */
-static void seal(struct bps_link *link, struct bps_parcel *parcel, const void *payload, uint32_t bytes)
+static bps_status hand_parcel(struct bps_parcel *parcel, struct bps_frame *out)
 {
-    (void)bps_checksum_put(link->sending, link->sent++, parcel->header, payload, bytes);
-}
-
-/*
- * What has a checksum is not lent: the peer reads a loan while it sums it, and writes the answer without a frame, so
- * that neither could be checked before it is used.
- */
-static bps_status next_checked(struct bps_link *link, struct bps_frame *out)
-{
-    struct bps_parcel *parcel = malloc(sizeof *parcel);
-    if (parcel == NULL) {
-        bps_link_finish(link);
-        return BPS_AGAIN;
-    }
-    bps_status status = link->handler->next(link->owner, link, out);
-    if (status != BPS_OK) {
-        free(parcel);
-        return status;
-    }
-    parcel->slice = true;
-    parcel->cookie = out->cookie;
-    parcel->bytes = 0;
-    memcpy(parcel->header, out->header, sizeof parcel->header);
-    STAILQ_INSERT_TAIL(&link->writing, parcel, entry);
-    link->queued += sizeof *parcel;
-    seal(link, parcel, out->payload, out->bytes);
-    out->header = parcel->header;
-    out->cookie = parcel_cookie(parcel);
-    out->answer = NULL;
+    parcel->held++;
+    *out = (struct bps_frame){
+        .header = parcel->header,
+        .payload = parcel->payload,
+        .bytes = parcel->bytes,
+        .cookie = parcel_cookie(parcel),
+    };
     return BPS_OK;
 }
 
-static bool is_sealed(const struct bps_link *link, const struct bps_parcel *parcel)
+/* NULL: the link finishes. */
+static struct bps_parcel *new_parcel(struct bps_link *link, struct bps_parcels *list, size_t bytes)
 {
-    struct bps_header header;
-    return link->sending != NULL && bps_header_decode(parcel->header, &header) == BPS_OK &&
-           header.type > BPS_FRAME_WELCOME;
+    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
+    if (parcel == NULL) { /* the peer would wait for it */
+        bps_link_finish(link);
+        return NULL;
+    }
+    *parcel = (struct bps_parcel){.bytes = (uint32_t)bytes, .payload = parcel->own};
+    STAILQ_INSERT_TAIL(list, parcel, entry);
+    link->queued += sizeof *parcel + bytes;
+    return parcel;
+}
+
+/* What the transport has sent must be acknowledged in the end, a quarter of that time more or less. */
+static void look_for_acks(void *arg)
+{
+    struct bps_link *link = arg;
+    const struct bps_parcel *parcel = STAILQ_FIRST(&link->writing);
+    bool waits = parcel != NULL && parcel->sealed && parcel->held == 0;
+    link->quarters = waits && link->acknowledged == link->repeat.acknowledged ? link->quarters + 1 : 0;
+    link->acknowledged = link->repeat.acknowledged;
+    if (link->quarters > 4) {
+        link_fail(link, BPS_ERR_TIMEOUT, "it has not acknowledged within cluster.peer_timeout what it was sent");
+    }
+}
+
+static void seal(struct bps_link *link, struct bps_parcel *parcel)
+{
+    const struct bps_host *host = link->transport->host;
+    uint64_t quarter = link->transport->conf->cluster.peer_timeout / 4;
+    if (link->patience == NULL) {
+        link->patience = host->timer(host, quarter, quarter, look_for_acks, link);
+    }
+    parcel->sealed = true;
+    parcel->number = bps_repeat_seal(&link->repeat, parcel->header, parcel->payload, parcel->bytes);
+}
+
+static struct bps_parcel *next_message(struct bps_link *link)
+{
+    struct bps_parcel *parcel = STAILQ_FIRST(&link->queue);
+    if (parcel != NULL) {
+        STAILQ_REMOVE_HEAD(&link->queue, entry);
+        STAILQ_INSERT_TAIL(&link->writing, parcel, entry);
+    }
+    return parcel;
+}
+
+/* Slices of the owner's. */
+static bool may_ask(const struct bps_link *link)
+{
+    return link->state == BPS_LINK_OPEN && link->handler->next != NULL && !link->spoilt;
+}
+
+/*
+ * BPS_ERR_LOST: there is no link any more.
+ * What has a checksum is not lent: the peer reads a loan while it sums it, and writes the answer without a frame, so
+ * that neither could be checked before it is used.
+ */
+static bps_status next_slice(struct bps_link *link, struct bps_frame *out)
+{
+    struct bps_parcel *parcel;
+    struct watch watch;
+    watch_link(link, &watch);
+    bps_status status = link->handler->next(link->owner, link, out);
+    if (!still_there(link, &watch)) {
+        return BPS_ERR_LOST;
+    }
+    if (status == BPS_OK && (parcel = new_parcel(link, &link->writing, 0)) == NULL) {
+        link_fail(link, BPS_ERR_NOMEM, "out of memory");
+        return BPS_ERR_LOST;
+    }
+    if (status == BPS_OK) {
+        memcpy(parcel->header, out->header, sizeof parcel->header);
+        parcel->slice = true;
+        parcel->cookie = out->cookie;
+        parcel->payload = out->payload;
+        parcel->bytes = out->bytes;
+        seal(link, parcel);
+        return hand_parcel(parcel, out);
+    }
+    return status;
+}
+
+static bps_status next_ack(struct bps_link *link, struct bps_frame *out)
+{
+    struct bps_parcel *parcel = new_parcel(link, &link->writing, BPS_ACK_BYTES);
+    if (parcel == NULL) {
+        return BPS_AGAIN;
+    }
+    bps_repeat_write(&link->repeat, parcel->header, parcel->own);
+    return hand_parcel(parcel, out);
+}
+
+/* Of a link with checksums: what the peer has got is told at once where that ends or begins a repetition. */
+static bps_status next_checked(struct bps_link *link, struct bps_frame *out)
+{
+    const struct bps_repeat *repeat = &link->repeat;
+    struct bps_parcel *parcel = link->again;
+    if (repeat->tells || repeat->owed >= BPS_REPEAT_OWED) {
+        return next_ack(link, out);
+    }
+    if (parcel != NULL) {
+        link->again = following(parcel);
+        return hand_parcel(parcel, out);
+    }
+    parcel = next_message(link);
+    if (parcel != NULL) {
+        if (parcel->header[offsetof(struct bps_header, type)] > BPS_FRAME_WELCOME) {
+            seal(link, parcel);
+        }
+        return hand_parcel(parcel, out);
+    }
+    bps_status status = may_ask(link) ? next_slice(link, out) : BPS_AGAIN;
+    bool idle = status == BPS_AGAIN;
+    return idle && repeat->owed > 0 ? next_ack(link, out) : status == BPS_ERR_LOST ? BPS_AGAIN : status;
 }
 
 static bps_status link_on_next(void *user, struct bps_frame *out)
 {
     struct bps_link *link = user;
-    struct bps_parcel *parcel = STAILQ_FIRST(&link->queue);
+    if (link->repeat.sending != NULL) {
+        return next_checked(link, out);
+    }
+    struct bps_parcel *parcel = next_message(link);
     if (parcel != NULL) {
-        STAILQ_REMOVE_HEAD(&link->queue, entry);
-        STAILQ_INSERT_TAIL(&link->writing, parcel, entry);
-        *out = (struct bps_frame){
-            .header = parcel->header,
-            .payload = parcel->payload,
-            .bytes = parcel->bytes,
-            .cookie = parcel_cookie(parcel),
-        };
-        if (is_sealed(link, parcel)) {
-            seal(link, parcel, parcel->payload, parcel->bytes);
-        }
-        return BPS_OK;
+        return hand_parcel(parcel, out);
     }
-    if (link->state != BPS_LINK_OPEN || link->handler->next == NULL || link->spoilt) {
-        return BPS_AGAIN;
-    }
-    return link->sending != NULL ? next_checked(link, out) : link->handler->next(link->owner, link, out);
+    return may_ask(link) ? link->handler->next(link->owner, link, out) : BPS_AGAIN;
 }
 
 static void link_on_sent(void *user, void *cookie)
@@ -323,15 +536,12 @@ static void link_on_sent(void *user, void *cookie)
         return;
     }
     struct bps_parcel *parcel = (struct bps_parcel *)((uintptr_t)cookie & ~(uintptr_t)1);
-    STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
-    bps_assert(link->queued >= sizeof *parcel + parcel->bytes);
-    link->queued -= sizeof *parcel + parcel->bytes;
-    bps_assert(link->queued > 0 || (STAILQ_EMPTY(&link->queue) && STAILQ_EMPTY(&link->writing)));
-    bool slice = parcel->slice;
-    cookie = parcel->cookie;
-    free(parcel);
-    if (slice) {
-        link->handler->sent(link->owner, link, cookie);
+    parcel->held--;
+    if (!parcel->sealed) {
+        take_parcel(link, parcel);
+    }
+    if (link->repeat.sending != NULL) {
+        settle_parcels(link);
     }
 }
 
@@ -345,22 +555,16 @@ bps_status bps_link_send(struct bps_link *link, const struct bps_header *header,
     if (link->channel == NULL || bytes > BPS_MESSAGE_LIMIT) {
         return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
     }
-    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
-    if (parcel == NULL) { /* the peer would wait for it */
-        bps_link_finish(link);
+    struct bps_parcel *parcel = new_parcel(link, &link->queue, bytes);
+    if (parcel == NULL) {
         return BPS_ERR_NOMEM;
     }
     struct bps_header full = *header;
     full.length = (uint32_t)bytes;
     bps_header_encode(&full, parcel->header);
-    parcel->slice = false;
-    parcel->cookie = NULL;
-    parcel->bytes = (uint32_t)bytes;
     if (bytes > 0) {
-        memcpy(parcel->payload, payload, bytes);
+        memcpy(parcel->own, payload, bytes);
     }
-    STAILQ_INSERT_TAIL(&link->queue, parcel, entry);
-    link->queued += sizeof *parcel + bytes;
     bps_link_kick(link);
     return BPS_OK;
 }
@@ -417,6 +621,9 @@ static void link_on_closed(void *user, bps_status status, const char *text)
         status = BPS_ERR_IO;
         spoilt_text("sent", &link->header, &report);
         text = report.text;
+    }
+    if (link->finishing && status == BPS_ERR_IO) { /* the peer was the first */
+        status = BPS_OK;
     }
     link->handler->closed(link->owner, link, status,
                           status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow" : text);
@@ -483,9 +690,10 @@ const struct bps_channel_events *bps_link_accept(struct bps_link *link, const st
 
 void bps_link_finish(struct bps_link *link)
 {
-    if (link->channel != NULL) {
-        BPS_CALLING(link->transport, "finish", NULL);
-        link_ops_of(link)->finish(link->channel);
+    if (link->channel != NULL && link->repeat.sending != NULL && link->queued > 0 && !link->spoilt) {
+        link->finishing = true; /* until the peer has acknowledged all that */
+    } else if (link->channel != NULL) {
+        finish_channel(link);
     }
 }
 

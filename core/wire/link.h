@@ -16,10 +16,10 @@
 
 #include "plugin/instance.h"
 #include "wire/channel_key.h"
-#include "wire/checksum.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 #include "wire/proof.h"
+#include "wire/repeat.h"
 
 #define BPS_MESSAGE_LIMIT   (16u << 20) /* of a message between members */
 #define BPS_SLICE_LIMIT     (1u << 30)  /* of a slice that is collected to be checked: of a partition */
@@ -63,24 +63,27 @@ struct bps_link {
     const struct bps_instance *transport;
     struct bps_channel *channel; /* NULL: closed */
     enum bps_link_state state;
-    bool welcomed; /* dialler: the acceptor has let it in */
-    bool spoilt;   /* a frame, of `header`, has not come as it was sent: the peer is told, and then that is all */
+    bool welcomed;  /* dialler: the acceptor has let it in */
+    bool spoilt;    /* a frame, of `header`, does not come as it was sent: the peer is told, and then that is all */
+    bool finishing; /* the channel is to finish when all that was sent has been acknowledged */
     struct bps_introduction introduction;
     uint8_t key[BPS_KEY_BYTES];
     struct bps_channel_key channel_key; /* zeros, but while the transport is handed it */
     uint8_t proof[BPS_PROOF_BYTES];     /* acceptor: the dialler's */
     char peer[128];
 
-    struct bps_parcels queue, writing;
-    uint64_t queued; /* bytes of memory of all these */
+    struct bps_parcels queue, writing; /* with checksums `writing` is those in order that the peer may not have */
+    uint64_t queued;                   /* bytes of memory of all these */
+    struct bps_parcel *again;          /* of `writing`: it is sent again, with all behind it; NULL: none */
+    struct bps_repeat repeat;
+    struct bps_timer *patience; /* with checksums: looks whether frames are acknowledged; */
+    uint32_t quarters;          /* how often none was, of those that the transport has sent; */
+    uint64_t acknowledged;      /* and how many were, when it looked */
 
     struct bps_sink sink; /* collects a message, or a slice that is to be checked */
     struct bps_header header;
     uint8_t *payload;
     bool *ended; /* set when the link ends; NULL: nobody wants to know */
-
-    struct bps_checksum *sending, *receiving; /* NULL: frames have none, or none yet */
-    uint64_t sent, received;                  /* frames that have had one */
 
     uint64_t last_sent, last_received; /* ns */
     uint64_t connected;                /* dialler: when it was; 0: not yet */

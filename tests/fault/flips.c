@@ -2,8 +2,8 @@
 /*
  * flips.c - a network that changes bits: what this process sends over TCP arrives otherwise.
  *
- * Of some slices (frames of type PUSH with 1 KiB and more) the first bit of the payload is another one. This stands
- * in for sendmsg() of the library, in whatever is linked with it.
+ * Of some frames of one type (of slices, those with 1 KiB and more) the first bit of the payload is another one. This
+ * stands in for sendmsg() of the library, in whatever is linked with it. What is sent again counts again.
  */
 #include "flips.h"
 
@@ -21,26 +21,28 @@
 
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
 
-static unsigned first_flip, flips;
+static unsigned flipped, first_flip, flips;
 
-void flip_slices(unsigned first, unsigned count)
+void flip_frames(unsigned type, unsigned first, unsigned count)
 {
+    flipped = type;
     first_flip = first;
     flips = count;
 }
 
-static int is_slice(const struct iovec *header, const struct iovec *payload)
+static int is_meant(const struct iovec *header, const struct iovec *payload)
 {
-    return header->iov_len == HEADER && ((const uint8_t *)header->iov_base)[4] == PUSH && payload->iov_len >= LEAST;
+    return header->iov_len == HEADER && ((const uint8_t *)header->iov_base)[4] == flipped &&
+           payload->iov_len >= (flipped < PUSH ? 1 : LEAST);
 }
 
-/* The place of the first slice among the pieces; 0: there is none. *before: bytes in front of its payload. */
-static size_t find_slice(const struct msghdr *message, size_t *before)
+/* The place of the first such payload among the pieces; 0: there is none. *before: bytes in front of it. */
+static size_t find_frame(const struct msghdr *message, size_t *before)
 {
     *before = 0;
     for (size_t i = 1; i < message->msg_iovlen; i++) {
         *before += message->msg_iov[i - 1].iov_len;
-        if (is_slice(&message->msg_iov[i - 1], &message->msg_iov[i])) {
+        if (is_meant(&message->msg_iov[i - 1], &message->msg_iov[i])) {
             return i;
         }
     }
@@ -54,9 +56,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     struct iovec pieces[PIECES];
     struct msghdr changed = *message;
     uint8_t *copy = NULL;
-    size_t before, at = flips > 0 && message->msg_iovlen < PIECES ? find_slice(message, &before) : 0;
+    size_t before, at = flips > 0 && message->msg_iovlen < PIECES ? find_frame(message, &before) : 0;
     *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
-    if (at > 0) { /* of several slices the first one counts */
+    if (at > 0) { /* of several frames the first one counts */
         memcpy(pieces, message->msg_iov, message->msg_iovlen * sizeof *pieces);
         changed.msg_iov = pieces;
         if (seen + 1 >= first_flip && seen + 1 - first_flip < flips && (copy = malloc(pieces[at].iov_len)) != NULL) {

@@ -3,7 +3,7 @@
 #ifndef FLIPS_H
 #define FLIPS_H
 
-/* From now on so many of the slices that this process sends arrive changed, from number `first` on, from 1. */
-void flip_slices(unsigned first, unsigned count);
+/* From now on so many frames of a type that this process sends arrive changed, from number `first` on, from 1. */
+void flip_frames(unsigned type, unsigned first, unsigned count);
 
 #endif

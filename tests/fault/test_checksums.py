@@ -6,13 +6,16 @@ import unittest
 import cluster
 
 STEPS = ["init", "loop:grad:100000:enough", "?leave"]
-WHICH = (
-    "a frame that does not match its checksum: "
-    r"of type 32, tensor \d+, partition \d+, offset \d+, round \d+"
-)
-LINE = r"ERROR server/0 link: \S+: it sent " + WHICH
-GOT = "it got " + WHICH
 KINDS = ("blake2s", "gmac")
+DECLARE, PUSH, RESULT = 10, 32, 33
+
+
+def which(frame):
+    """How a frame of this type is named that has changed."""
+    return (
+        "a frame that does not match its checksum: "
+        rf"of type {frame}, tensor \d+, partition \d+, offset \d+, round \d+"
+    )
 
 
 @unittest.skipUnless(cluster.TRANSPORT == "tcp", "only what goes over TCP is changed")
@@ -32,14 +35,48 @@ class Changed(unittest.TestCase):
                         self.assertEqual(end.status, 0, cluster.show(ends))
                         self.assertNotIn("checksum", end.text, part)
 
-    def test_a_bit(self):
-        """A bit of a slice is another one: the job ends, and says why."""
+    def repaired(self, kind, flips, by, frame, **how):
+        """What `by` sends changed is sent again: whoever gets it tells of it, and all sums are right."""
+        steps = [f"@{by}:flips:{flips}", *STEPS]
+        with cluster.ByHand(steps, settings=[f"cluster.checksum={kind}", *how.pop("settings", ())], **how) as job:
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("grad runs", part)
+            job.open("enough")
+            ends = job.finish()
+        self.assertRegex(
+            "".join(end.err for end in ends.values()),
+            rf"WARN .* link: \S+: it sent {which(frame)}; it is to send that again\n",
+        )
+        for part, end in ends.items():
+            self.assertEqual(end.status, 0, cluster.show(ends))
+            self.assertNotIn("ERROR", end.err, part)
+            if part.startswith("worker"):
+                self.assertIn("grad is right", end.out)
+
+    def test_sent_again(self):
+        """A frame that has changed once or twice is sent again."""
+        serves = {"servers": 0, "settings": ["cluster.colocated=first"]}
+        for kind in KINDS:
+            for frame, flips, by, how in (
+                (PUSH, "5:1", 1, {}),
+                (PUSH, "5:2", 1, {}),
+                (RESULT, "5:1", 0, serves),
+                (DECLARE, "1:2", 1, {}),
+            ):
+                with self.subTest(kind, frame=frame, flips=flips):
+                    self.repaired(kind, f"{frame}:{flips}", by, frame, **how)
+
+    def test_three_in_a_row(self):
+        """What never arrives as it was sent ends the job, and both ends of the link say what it was."""
         for kind in KINDS:
             with self.subTest(kind):
-                with cluster.ByHand(["@1:flips:5:1", *STEPS], settings=[f"cluster.checksum={kind}"]) as job:
+                settings = [f"cluster.checksum={kind}", "server.shards=1"]
+                with cluster.ByHand([f"@1:flips:{PUSH}:5:9999", *STEPS], settings=settings) as job:
                     ends = job.finish()
-                self.assertRegex(ends["server 0"].err, LINE)
-                self.assertRegex(ends["worker 1"].out, r"server 0 at \S+ was lost: " + GOT)
+                err = ends["server 0"].err
+                self.assertRegex(err, r"ERROR server/0 link: \S+: it sent " + which(PUSH))
+                self.assertEqual(err.count("it is to send that again"), 2, err)
+                self.assertRegex(ends["worker 1"].out, r"server 0 at \S+ was lost: it got " + which(PUSH))
                 for part in ("worker 0", "worker 1"):
                     self.assertNotEqual(ends[part].status, 0, cluster.show(ends))
                     self.assertNotIn("the sum is wrong", ends[part].text)

@@ -14,7 +14,7 @@
  *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
  *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
- *   flips:FIRST:COUNT                    so many slices arrive changed, from the FIRST, see flips.h
+ *   flips:TYPE:FIRST:COUNT               so many frames of the type arrive changed, from the FIRST, see flips.h
  *   forget:NAME                          bps_forget
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
@@ -313,7 +313,7 @@ static bps_status start(char **field, struct bps_report *report)
 static bps_status flip(char **field, struct bps_report *report)
 {
     (void)report;
-    flip_slices((unsigned)atoi(field[1]), (unsigned)atoi(field[2]));
+    flip_frames((unsigned)atoi(field[1]), (unsigned)atoi(field[2]), (unsigned)atoi(field[3]));
     return BPS_OK;
 }
 

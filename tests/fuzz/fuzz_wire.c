@@ -250,7 +250,7 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     (void)owner;
     check(link->state == BPS_LINK_OPEN && header->checksum == 0);
     *sink = &all;
-    return link->receiving != NULL ? BPS_OK : BPS_ERR_PROTOCOL;
+    return link->repeat.receiving != NULL ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
@@ -282,8 +282,8 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
     if (type == BPS_FRAME_CHALLENGE && size >= CHALLENGE_BEGINS) {
         memcpy(bytes + 8, data + size - CHALLENGE_BEGINS, CHALLENGE_BEGINS);
     }
-    if (link->receiving != NULL && (link->received + 1) % 8 != 0) { /* else it does not match */
-        check(bps_checksum_put(link->receiving, link->received, bytes, data, size) == BPS_OK);
+    if (link->repeat.receiving != NULL && (link->repeat.received + 1) % 8 != 0) { /* else it does not match */
+        check(bps_checksum_put(link->repeat.receiving, link->repeat.received, bytes, data, size) == BPS_OK);
     }
     if (events->header(link, bytes, &sink) != BPS_OK) {
         return false;

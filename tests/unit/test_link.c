@@ -20,8 +20,10 @@
 #include "wire/dialler.h"
 #include "wire/lobby.h"
 
-#define MEMBERS 20u
-#define ROOM    (MEMBERS + BPS_LOBBY_STRANGERS)
+#define MEMBERS  20u
+#define MANY     300u
+#define NUMBERED 7u /* the tensor of messages whose number is their text */
+#define ROOM     (MEMBERS + BPS_LOBBY_STRANGERS)
 
 static struct bps_loop *loop;
 static struct bps_instance *net;
@@ -49,6 +51,41 @@ static struct {
     bool no_hmac;                   /* there is no memory for one */
 } seen;
 
+/* ---- a transport that changes frames ---- */
+
+static const struct bps_channel_events *real_events; /* of links: one table for all */
+static struct bps_channel_events changing;
+
+static struct {
+    bool (*change)(const void *user, const uint8_t *header); /* whether this one arrives changed; NULL: none does */
+    uint32_t byte, bit;                                      /* which of its header */
+    uint32_t changed;
+    uint32_t arrived; /* of the numbered messages, in their order */
+} spoiler;
+
+static bps_status next_spoilt(void *user, struct bps_frame *out)
+{
+    static uint8_t headers[64][BPS_HEADER_BYTES]; /* more than a transport has at once */
+    bps_status status = real_events->next(user, out);
+    if (status == BPS_OK && spoiler.change != NULL && out->header[4] > BPS_FRAME_WELCOME) {
+        if (spoiler.change(user, out->header)) {
+            uint8_t *header = headers[spoiler.changed++ % 64];
+            memcpy(header, out->header, BPS_HEADER_BYTES);
+            header[spoiler.byte] ^= (uint8_t)(1u << spoiler.bit);
+            out->header = header;
+        }
+    }
+    return status;
+}
+
+static const struct bps_channel_events *change(const struct bps_channel_events *events)
+{
+    real_events = events;
+    changing = *events;
+    changing.next = next_spoilt;
+    return &changing;
+}
+
 /* ---- what the transport is handed ---- */
 
 unsigned char *HMAC(const EVP_MD *digest, const void *key, int key_bytes, const unsigned char *data, size_t bytes,
@@ -73,7 +110,7 @@ static bps_status note_dial(void *instance, const char *to, uint32_t lane, const
                             struct bps_report *report)
 {
     note_key(0, key);
-    return real_ops->dial(instance, to, lane, key, events, user, out, report);
+    return real_ops->dial(instance, to, lane, key, change(events), user, out, report);
 }
 
 static const struct bps_channel_events *note_accept(void *arg, struct bps_channel *channel, const char *peer,
@@ -82,6 +119,7 @@ static const struct bps_channel_events *note_accept(void *arg, struct bps_channe
     const struct bps_channel_events *events = bps_lobby_accept(arg, channel, peer, user, key);
     if (events != NULL) {
         note_key(1, *key);
+        events = change(events);
     }
     return events;
 }
@@ -122,6 +160,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     seen.messages++;
     seen.bytes = header->length;
     bps_get_text(payload, seen.text, sizeof seen.text);
+    if (header->tensor == NUMBERED) {
+        ck_assert_uint_eq((uint32_t)atoi(seen.text), spoiler.arrived++);
+    }
     bps_loop_stop(loop);
     return header->type == BPS_FRAME_LOST ? BPS_ERR_PROTOCOL : BPS_OK;
 }
@@ -196,6 +237,7 @@ static void setup(void)
 {
     struct bps_report report = {""};
     memset(&seen, 0, sizeof seen);
+    memset(&spoiler, 0, sizeof spoiler);
     seen.claim = (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = 3, .rank = 2, .lane = 1};
     loop = bps_loop_new();
     ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
@@ -208,6 +250,7 @@ static void setup(void)
     net->conf = &job;
     job.has_secret = false;
     job.cluster.checksum = BPS_CHECKSUM_NONE;
+    job.cluster.peer_timeout = BPS_S;
     bps_lobby_init(&lobby, &acceptor_handler, net, NULL, MEMBERS);
     ck_assert_int_eq(noting.listen(net->self, "127.0.0.1:0", note_accept, &lobby, address, sizeof address, &report),
                      BPS_OK);
@@ -770,6 +813,123 @@ START_TEST(test_checksums)
 }
 END_TEST
 
+/* ---- frames that change ---- */
+
+/* Some frames of both directions, ACK among them; but of no direction two of these in a row, and no frame twice. */
+static bool some(const void *user, const uint8_t *header)
+{
+    static bool ack_spoilt[2], seen_before[MANY];
+    const struct bps_header *fields = (const void *)header;
+    if (spoiler.changed == 0) {
+        memset(seen_before, 0, sizeof seen_before);
+    }
+    if (fields->type != BPS_FRAME_ACK && (fields->type != BPS_FRAME_DECLARE || fields->round >= MANY)) {
+        return false;
+    }
+    bool *known = fields->type == BPS_FRAME_ACK ? &ack_spoilt[user == &dialler] : &seen_before[fields->round];
+    bool spoils = !*known && rand() % 8 == 0;
+    *known = spoils || (*known && fields->type != BPS_FRAME_ACK);
+    return spoils;
+}
+
+static bool once(const void *user, const uint8_t *header)
+{
+    (void)user;
+    return header[4] == BPS_FRAME_DECLARE && spoiler.changed == 0;
+}
+
+static bool always(const void *user, const uint8_t *header)
+{
+    (void)user;
+    return header[4] == BPS_FRAME_DECLARE;
+}
+
+static void send_many(void)
+{
+    struct bps_header header = {.type = BPS_FRAME_DECLARE, .tensor = NUMBERED, .partition = 8, .offset = 9};
+    char text[16];
+    for (uint32_t i = 0; i < MANY; i++) {
+        header.round = i;
+        snprintf(text, sizeof text, "%u", i);
+        ck_assert_int_eq(bps_link_send(&dialler, &header, text, strlen(text)), BPS_OK);
+    }
+}
+
+static void receive_many(void)
+{
+    while (spoiler.arrived < MANY) {
+        bps_loop_run(loop);
+    }
+}
+
+static void start_checked(int kind, bool (*spoils)(const void *user, const uint8_t *header), uint32_t byte,
+                          uint32_t bit)
+{
+    job.cluster.checksum = (uint32_t)kind;
+    dial();
+    ck_assert_str_eq(seen.text, "first words");
+    spoiler.change = spoils;
+    spoiler.byte = byte;
+    spoiler.bit = bit;
+    send_many();
+}
+
+START_TEST(test_sent_again)
+{
+    start_checked(1 + _i % 2, some, 91, 5);
+    receive_many();
+    ck_assert_uint_gt(spoiler.changed, 10);
+    spoiler.change = NULL;
+    bps_link_send_text(&dialler, BPS_FRAME_LEAVE, "last words");
+    bps_link_finish(&dialler);
+    while (seen.messages < MANY + 2) {
+        bps_loop_run(loop);
+    }
+    ck_assert_str_eq(seen.text, "last words");
+}
+END_TEST
+
+/* The last frame, which is sent before the link finishes, and headers that are none: their types and flags. */
+START_TEST(test_sent_again_once)
+{
+    start_checked(BPS_CHECKSUM_GMAC, once, 4 + (uint32_t)_i / 8, (uint32_t)_i % 8);
+    bps_link_finish(&dialler);
+    receive_many();
+    ck_assert_uint_eq(spoiler.changed, 1);
+    while (dialler.channel != NULL) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.messages, MANY + 1);
+}
+END_TEST
+
+START_TEST(test_three_in_a_row)
+{
+    start_checked(1 + _i, always, 88, 0);
+    while (seen.closes == 0 || dialler.channel != NULL) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.messages, 1);
+    ck_assert_uint_ge(spoiler.changed, 3);
+    ck_assert_int_eq(seen.status, BPS_ERR_IO);
+    ck_assert_msg(strstr(seen.text, "a frame that does not match its checksum: of type 10, tensor 7, partition 8, "
+                                    "offset 9, round 0") != NULL,
+                  "%s", seen.text);
+}
+END_TEST
+
+/* Where the length is another one, nobody knows where the next frame begins; what is used is right all the same. */
+START_TEST(test_another_length)
+{
+    start_checked(BPS_CHECKSUM_GMAC, once, (uint32_t)_i / 2, (uint32_t)_i % 2 * 7);
+    while (seen.closes == 0 || dialler.channel != NULL) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.messages, 1);
+    ck_assert_int_ne(seen.status, BPS_OK);
+}
+END_TEST
+
 /* Who is called by an end with other checksums knows that before it proves anything. */
 START_TEST(test_other_checksums)
 {
@@ -822,14 +982,14 @@ START_TEST(test_headers)
     ck_assert_uint_eq(bytes[83], 0x89);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_KNOWN) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_ACK) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         known = known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON); /* only these have a view */
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     memset(bytes + 80, 0, 4);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_KNOWN) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_ACK) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
@@ -877,6 +1037,10 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, test_conversation, 0, 3);
     tcase_add_loop_test(tests, test_checksums, 0, 3);
+    tcase_add_loop_test(tests, test_sent_again, 0, 6);
+    tcase_add_loop_test(tests, test_sent_again_once, 0, 16);
+    tcase_add_loop_test(tests, test_three_in_a_row, 0, 2);
+    tcase_add_loop_test(tests, test_another_length, 0, 8);
     tcase_add_test(tests, test_other_checksums);
     tcase_add_loop_test(tests, test_malformed_message, 0, 2);
     tcase_add_test(tests, test_refusal);
