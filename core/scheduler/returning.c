@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "scheduler/declared_known.h"
+
+/* So long those are waited for whose shards are gone: workers may still have something under way there. */
+#define LEAVERS (3 * BPS_S)
 
 void bps_returning_init(struct bps_returning *returning)
 {
@@ -176,8 +180,10 @@ const struct bps_book *bps_returning_book(struct bps_returning *returning, const
         }
         return NULL;
     }
-    bool most = count_back(returning, returner) > book->members / 2;
-    bool enough = !misses_any(returning, returner) || (most && now - returning->since > patience);
+    uint32_t back = count_back(returning, returner);
+    uint64_t waited = now - returning->since;
+    bool enough = back == book->members || (waited > LEAVERS && !misses_any(returning, returner)) ||
+                  (waited > patience && back > book->members / 2);
     bool fits = book->workers == roster->workers && book->members == roster->workers + roster->servers;
     return enough && fits ? book : NULL;
 }

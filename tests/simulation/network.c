@@ -690,6 +690,20 @@ static struct message *last_of(const struct bps_channel *channel)
     return last != NULL && !last->begun ? last : NULL;
 }
 
+uint32_t sim_sending(const struct sim_process *process)
+{
+    const struct instance *instance;
+    uint32_t n = 0;
+    LIST_FOREACH(instance, &instances, entry) {
+        const struct bps_channel *channel;
+        LIST_FOREACH(channel, &instance->channels, entry) {
+            bool from = channel->peer != NULL && channel->peer->instance->process == process;
+            n += from && last_of(channel) != NULL;
+        }
+    }
+    return n;
+}
+
 void sim_lose_sent(const struct sim_process *process)
 {
     struct instance *instance;

@@ -814,6 +814,15 @@ static void kill_server(void *arg)
     sim_kill(&job->server[0]);
 }
 
+/* Often while it tells several something, of which some do not hear then. */
+static void await_words(const struct sim_process *scheduler)
+{
+    uint32_t others = sim_chance(70) ? 2 : 0;
+    for (uint32_t i = 0; i < 5000 && sim_sending(scheduler) < others; i++) {
+        sim_sleep(2000);
+    }
+}
+
 /* The end of the scheduler in the middle of the job, and another one. */
 static void kill_scheduler(void *arg)
 {
@@ -827,6 +836,7 @@ static void kill_scheduler(void *arg)
     uint32_t times = 1 + sim_random(SCHEDULERS);
     for (uint32_t i = 0; i < times; i++) {
         sim_sleep(sim_random(sim_chance(50) ? 4000 : 40000) * 1000);
+        await_words(killed);
         job->any_left |= any_leaves(job);
         if (sim_chance(50)) {
             sim_lose_sent(killed);
@@ -923,6 +933,15 @@ static uint32_t device_random(uint32_t n)
 {
     device_numbers = device_numbers * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((device_numbers >> 33) % n);
+}
+
+/* In one job of six of those in which all would go well otherwise. */
+static void draw_loss(struct job *job)
+{
+    uint64_t drawn = (job->seed + 1) * 0xd1342543de82ef95u; /* of its own, as for devices */
+    if (job->trouble == NONE && job->workers > 1 && wanted < 0 && (drawn >> 40) % 6 == 0) {
+        job->trouble = SCHEDULER_KILLED;
+    }
 }
 
 /* In one job of four; most tensors on the devices of all. */
@@ -1030,6 +1049,7 @@ static void draw_job(struct job *job)
     }
     draw_operations(job);
     draw_devices(job);
+    draw_loss(job);
     draw_settings(job, partition);
     draw_processes(job, hosts);
 }

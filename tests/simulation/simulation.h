@@ -56,6 +56,8 @@ void *__real_calloc(size_t n, size_t size);
 extern const struct bps_module sim_network;
 /* The channels of a process end, as its peers see it. */
 void sim_disconnect(const struct sim_process *process);
+/* To how many others something that a process has sent is under way. */
+uint32_t sim_sending(const struct sim_process *process);
 /* Some of the last messages that a process has sent by copies do not arrive, as if its host had died with it. */
 void sim_lose_sent(const struct sim_process *process);
 /* Forgets what a job has left. */

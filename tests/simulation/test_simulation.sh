@@ -14,6 +14,8 @@ many=300 few=75
 "$simulate" 300407 1 10 # a stage behind the network fails, in a host of several workers: for all,
 "$simulate" 405045 1 10 # and where another host has the result
 "$simulate" "${SEED:-1}" $few 14 # a device fails
+"$simulate" "${SEED:-1}" $few 15 # the scheduler is killed, and another one takes its place,
+"$simulate" 359 1 15 # also while a server is left that the job needs no more
 "$simulate" 14 1 # tensors that stay on a device change their sizes,
 "$simulate" 207 1 # and one that the devices of a host have summed before
 "$simulate" 693 1 # shards are taken away while a call without a name waits for its device
@@ -29,7 +31,7 @@ for plant in early order divisor; do
     fi
 done
 for plant in twice never failed untold infinite server ratio size; do
-    if ! "$simulate" -p "$plant" 61 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
+    if ! "$simulate" -p "$plant" 61 300 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
         exit 1
     fi
