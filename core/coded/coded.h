@@ -70,6 +70,8 @@ struct bps_state {
 /* ---- coded.c ---- */
 /* The shards are known. */
 bps_status bps_coded_open(struct bps_worker *worker);
+/* Before something of the task is pushed to this shard. */
+void bps_coded_tell(struct bps_task *task, struct bps_remote *remote);
 /* No link to a shard is left. */
 void bps_coded_close(struct bps_worker *worker);
 
@@ -108,6 +110,8 @@ bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *ou
 /* [core] A shard's answer. */
 bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *header,
                             const struct bps_reader *payload);
+/* [core] Nor from this shard, which is lost: its heir is asked. */
+void bps_state_lost(struct bps_worker *worker, const struct bps_remote *remote);
 /* [core] No answers will come any more. */
 void bps_state_abandon(struct bps_worker *worker, bps_status status, const char *text);
 

@@ -37,20 +37,6 @@ static size_t coded_more(const struct bps_task *task)
     return coded > plain || !tensor->named.coding->automatic ? coded : plain;
 }
 
-/* A shard must know a coding before anything of it comes, on whichever lane. */
-static void tell_codings(struct bps_remote *remote, const struct bps_coding *coding)
-{
-    struct bps_worker *worker = remote->worker;
-    uint32_t *told = &worker->coded->told[remote->index];
-    const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->job.epoch};
-    while (*told < coding->number) {
-        const char *text = bps_codings_at(&worker->graph->codings, ++*told)->text;
-        for (uint32_t i = 0; i < remote->lanes; i++) {
-            bps_link_send(&remote->lane[i].link, &header, text, strlen(text));
-        }
-    }
-}
-
 /* The rounds of which this worker measures whether coding pays, and tells all. */
 static bool chooses(const struct bps_tensor_entry *tensor)
 {
@@ -87,7 +73,6 @@ static bool start_coded(struct bps_task *task)
         bps_worker_fail(tensor->worker, status, report.text);
         return false;
     }
-    tell_codings(bps_remote_of(task->tensor, task->partition), tensor->named.coding);
     return bps_push_start(task);
 }
 
@@ -112,7 +97,7 @@ static bool coded_start(struct bps_task *task)
     if (coded) {
         init_coded(task);
     } else {
-        bps_push_init(task, &bps_payload_plain, bps_tensor_slice(task->tensor), push + 1);
+        bps_push_init_plain(task, push + 1);
     }
     push->push.finish = on_finished;
     if (chooses(task->tensor)) {

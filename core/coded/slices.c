@@ -136,7 +136,8 @@ static void check_slices(const struct bps_task *task)
         bool sent = i < push->push.sent;
         encoding += coded->state == BPS_SLICE_ENCODING;
         bps_assert(!sent || (coded->state == BPS_SLICE_ENCODED && coded->sent_bytes <= bound_of(task, i)));
-        bps_assert((coded->state == BPS_SLICE_RAW || coded->sent != NULL) && (sent || coded->result == NULL));
+        bps_assert(coded->state == BPS_SLICE_RAW || coded->sent != NULL);
+        bps_assert(sent || coded->result == NULL || push->push.kept != NULL); /* from a shard that is lost */
         bps_assert(coded->state != BPS_SLICE_ENCODING || coded->scratch != NULL);
     }
     bps_assert(encoding <= push->push.computing && task->tensor->named.coding != NULL);
@@ -179,7 +180,10 @@ void bps_coded_release(struct bps_task *task)
     for (uint32_t i = 0; i < bps_push_of(task)->slices; i++) {
         struct bps_coded_slice *coded = coded_of(task, i);
         give_back(task, &coded->sent, bound_of(task, i));
-        give_back(task, &coded->result, bound_of(task, i));
+        if (bps_push_of(task)->kept == NULL) {
+            give_back(task, &coded->result, bound_of(task, i));
+        }
+        coded->result = NULL;
         give_back(task, &coded->scratch, scratch_bytes(task, i));
     }
 }
@@ -345,6 +349,18 @@ static bps_status slices_make(struct bps_task *task, uint32_t index, struct bps_
 
 /* ---- and back ---- */
 
+/* With the other results that are kept, or for as long as the task. */
+static bool take_for_result(struct bps_task *task, uint32_t index)
+{
+    const struct bps_push *push = bps_push_of(task);
+    struct bps_coded_slice *coded = coded_of(task, index);
+    if (push->kept == NULL) {
+        return slices_take(task, &coded->result, bound_of(task, index));
+    }
+    coded->result = bps_kept_place(&push->remote->worker->shards->kept, push->kept, index, bound_of(task, index));
+    return coded->result != NULL;
+}
+
 static bps_status slices_expect(struct bps_task *task, uint32_t index, uint32_t bytes)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
@@ -353,7 +369,7 @@ static bps_status slices_expect(struct bps_task *task, uint32_t index, uint32_t 
         return BPS_ERR_PROTOCOL;
     }
     coded->result_bytes = bytes;
-    return slices_take(task, &coded->result, bound_of(task, index)) ? BPS_OK : BPS_ERR_NOMEM;
+    return take_for_result(task, index) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
 static char *slices_place(struct bps_task *task, uint32_t index)
@@ -452,6 +468,7 @@ static bps_status settle(struct bps_task *task, uint32_t index, struct bps_repor
 }
 
 const struct bps_payload_ops bps_payload_coded = {
+    .begin = bps_coded_tell,
     .bytes = slice_bytes,
     .ready = ready,
     .make = slices_make,

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "coded/coded.h"
+
+#define LOG "worker"
 
 /* A call that waits for the core thread, and this perhaps for a shard. */
 struct bps_save {
@@ -20,8 +23,9 @@ struct bps_save {
     struct bps_tensor_entry *tensor;
     struct bps_writer *out;
     uint32_t partition; /* that is saved next */
-    char *error;        /* its error, to which the server's is added; NULL: nothing is asked */
-    uint64_t added;     /* bytes of that so far */
+    const struct bps_remote *asked;
+    char *error;    /* its error, to which the server's is added; NULL: nothing is asked */
+    uint64_t added; /* bytes of that so far */
     bool listed;
     bps_status status;
     struct bps_report report;
@@ -51,7 +55,7 @@ static void put_partition(struct bps_save *save)
 }
 
 /* Asks the shard for what it has lost, from where the last answer has ended. */
-static void ask(const struct bps_save *save)
+static void ask(struct bps_save *save)
 {
     struct bps_remote *remote = bps_remote_of(save->tensor, save->partition);
     const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
@@ -61,6 +65,7 @@ static void ask(const struct bps_save *save)
                                       .tensor = save->tensor->id,
                                       .partition = save->partition,
                                       .bytes = save->added};
+    save->asked = remote;
     bps_link_send(&remote->lane[0].link, &header, NULL, 0);
 }
 
@@ -95,6 +100,24 @@ static void advance(struct bps_save *save)
         put_partition(save);
     }
     finish(save);
+}
+
+/* What some of it is has come: all of it is gone, and the heir has lost perhaps something since. */
+void bps_state_lost(struct bps_worker *worker, const struct bps_remote *remote)
+{
+    struct bps_save *save;
+    TAILQ_FOREACH(save, &worker->coded->saves, entry) {
+        const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
+        if (save->error != NULL && save->asked == remote) {
+            memcpy(save->error, feedback->now.error, error_bytes(feedback));
+            save->added = 0;
+            ask(save);
+        }
+    }
+    if (worker->job.rank == 0 && worker->graph->codings.count > 0) {
+        bps_warn(LOG, "what coding had lost of sums on the server that is lost is lost with it; of what workers have "
+                      "pushed, nothing is");
+    }
 }
 
 /* As often as the server's error is in that of a contribution: the result of that one is scaled. */

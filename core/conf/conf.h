@@ -65,6 +65,7 @@ struct bps_conf_cluster {
     uint64_t peer_timeout;       /* ns without a sign of life after which a member is lost */
     uint64_t stall_warning;      /* ns a tensor waits before it is reported; 0: never */
     uint64_t stall_timeout;      /* ns a tensor waits before it fails; 0: never */
+    bool failover;               /* the job goes on without a server that is lost */
     bool stay;                   /* scheduler and servers wait for a next generation when all workers have left */
 };
 

@@ -46,6 +46,9 @@ static const struct bps_option cluster_table[] = {
      "A tensor that waits this long, or a call into a plugin that lasts so long, is reported; 0: never."},
     {"stall_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_timeout), "30 min", "0 s..168 h",
      "A tensor that waits this long fails, a call into a plugin that lasts so long ends its process; 0: never."},
+    {"failover", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, failover), "true", NULL,
+     "The job goes on without a server that is lost, as long as another one is left: its share goes to these, and "
+     "workers keep a copy of the last result of what it sums; false: the job ends."},
     {"stay", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_cluster, stay), "false", NULL,
      "Scheduler and servers wait for the next generation when all workers have left."},
     {0},

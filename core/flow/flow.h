@@ -11,6 +11,7 @@
 #include <semaphore.h>
 
 #include "base/container.h"
+#include "base/sequence.h"
 #include "flow/tensor.h"
 #include "node/guard.h"
 #include "node/member.h"
@@ -90,23 +91,24 @@ struct bps_worker {
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
     struct bps_member *member;
-    struct bps_server *server;                /* hosted here, or NULL */
-    struct bps_view *view;                    /* NULL: not joined yet, or alone */
-    struct bps_job_info job;                  /* [const] once joined */
-    struct bps_shards *shards;                /* NULL: none yet */
-    struct bps_coded *coded;                  /* what is kept of what goes there coded; NULL: no shards */
-    struct bps_local *local;                  /* NULL: workers of this host do not sum among themselves */
-    uint32_t open_links;                      /* to shards and to workers of this host */
-    uint32_t opened_links;                    /* of these all that have ever been: some may have left again */
-    bool dialled;                             /* all links are begun */
-    struct bps_tensor_entry *ids;             /* by id: named tensors, and unnamed ones in flight */
-    uint32_t last_id;                         /* the largest of the named ones so far */
-    uint64_t declared;                        /* bytes of all that have been declared */
-    bool moving;                              /* no rounds begin: shards/move.c */
-    uint32_t numbers[BPS_UNNAMED_KINDS];      /* of calls without a name, and barriers: the first not begun yet */
-    uint32_t names_looked_at;                 /* how many, before it is asked again whether they are used again */
-    struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
-    struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
+    struct bps_server *server;                   /* hosted here, or NULL */
+    struct bps_view *view;                       /* NULL: not joined yet, or alone */
+    struct bps_job_info job;                     /* [const] once joined */
+    struct bps_shards *shards;                   /* NULL: none yet */
+    struct bps_coded *coded;                     /* what is kept of what goes there coded; NULL: no shards */
+    struct bps_local *local;                     /* NULL: workers of this host do not sum among themselves */
+    uint32_t open_links;                         /* to shards and to workers of this host */
+    uint32_t opened_links;                       /* of these all that have ever been: some may have left again */
+    bool dialled;                                /* all links are begun */
+    struct bps_tensor_entry *ids;                /* by id: named tensors, and unnamed ones in flight */
+    uint32_t last_id;                            /* the largest of the named ones so far */
+    uint64_t declared;                           /* bytes of all that have been declared */
+    bool moving;                                 /* no rounds begin: shards/move.c */
+    uint32_t numbers[BPS_UNNAMED_KINDS];         /* of calls without a name, and barriers: the first not begun yet */
+    struct bps_sequence over[BPS_UNNAMED_KINDS]; /* of those: the ones that have ended here */
+    uint32_t names_looked_at;                    /* how many, before it is asked again whether they are used again */
+    struct bps_tensor_list undeclared, asked;    /* to be declared; the scheduler has been asked */
+    struct bps_writer forgotten;                 /* that it is not told yet: id and round of each */
     struct bps_told {
         uint32_t *round; /* owned; of each id the next one, when this worker last forgot a tensor of it */
         uint32_t n;

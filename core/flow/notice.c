@@ -12,7 +12,7 @@ struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_head
 {
     struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     bool found = tensor != NULL && bps_has_begun(&tensor->operation) && header->partition < tensor->tasks &&
-                 header->round == (tensor->named.unnamed ? 0 : tensor->round);
+                 (tensor->named.unnamed || header->round == tensor->round);
     return found ? &tensor->task[header->partition] : NULL;
 }
 

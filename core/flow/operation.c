@@ -407,6 +407,8 @@ void bps_operation_end(struct bps_operation *operation)
     bps_assert(atomic_load(&worker->in_flight) > 0);
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->named.unnamed) {
+        struct bps_sequence *over = &worker->over[bps_unnamed_kind(tensor->id)];
+        bps_sequence_add(over, (tensor->id - over->next) & BPS_ID_NUMBER); /* without memory more is kept for others */
         if (tensor->by_id.tbl != NULL) {
             HASH_DELETE(by_id, worker->ids, tensor);
         }

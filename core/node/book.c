@@ -34,7 +34,8 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
     for (uint32_t i = 0; i < book->shards; i++) {
         bps_put_u32(w, book->shard[i].member);
         bps_put_u32(w, book->shard[i].weight);
-        bps_put_u8(w, book->shard[i].gone);
+        bps_put_u32(w, book->shard[i].spread);
+        bps_put_u8(w, (uint8_t)(book->shard[i].gone + book->shard[i].lost));
         bps_put_string(w, book->shard[i].address);
         bps_put_string(w, book->shard[i].local);
     }
@@ -87,11 +88,13 @@ static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
         struct bps_book_shard *shard = &out->shard[i];
         shard->member = bps_get_u32(r);
         shard->weight = bps_get_u32(r);
+        shard->spread = bps_get_u32(r);
         uint8_t gone = bps_get_u8(r);
-        shard->gone = gone == 1;
+        shard->gone = gone >= 1;
+        shard->lost = gone == 2;
         bps_get_string(r, shard->address, sizeof shard->address);
         bps_get_string(r, shard->local, sizeof shard->local);
-        if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member) || gone > 1 ||
+        if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member) || gone > 2 ||
             (shard->gone && shard->weight > 0)) {
             return BPS_ERR_PROTOCOL;
         }
@@ -144,14 +147,58 @@ bool bps_book_needs(const struct bps_book *book, uint32_t member)
     return needed;
 }
 
-bool bps_book_weigh(struct bps_book *book)
+uint64_t bps_book_weights(const struct bps_book *book)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        all += book->shard[i].weight;
+    }
+    return all;
+}
+
+static uint64_t sum_spread(struct bps_book *book)
 {
     uint64_t until = 0;
     for (uint32_t i = 0; i < book->shards; i++) {
-        until += book->shard[i].weight;
+        until += book->shard[i].spread;
         book->shard[i].until = until;
     }
-    return until > 0 && until <= UINT32_MAX;
+    return until;
+}
+
+void bps_book_spread(struct bps_book *book)
+{
+    for (uint32_t i = 0; i < book->shards; i++) {
+        book->shard[i].spread = book->shard[i].weight;
+    }
+    sum_spread(book);
+}
+
+bool bps_book_weigh(struct bps_book *book)
+{
+    uint64_t all = bps_book_weights(book);
+    if (sum_spread(book) == 0) {
+        bps_book_spread(book);
+    }
+    return all > 0 && all <= UINT32_MAX && sum_spread(book) <= UINT32_MAX;
+}
+
+bool bps_book_lose(struct bps_book *book, uint32_t member)
+{
+    bool others = false;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        others |= book->shard[i].member != member && !book->shard[i].gone;
+    }
+    for (uint32_t i = 0; i < book->shards && others; i++) {
+        struct bps_book_shard *shard = &book->shard[i];
+        shard->lost |= shard->member == member;
+        shard->gone |= shard->lost;
+        shard->weight = shard->gone ? 0 : shard->weight;
+    }
+    for (uint32_t i = 0; i < book->shards && others && bps_book_weights(book) < book->shards; i++) {
+        book->shard[i].weight += !book->shard[i].gone; /* those that are left had none */
+    }
+    return others;
 }
 
 bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out)

@@ -27,10 +27,12 @@ struct bps_book_member {
 };
 
 struct bps_book_shard {
-    uint32_t member;   /* index of the server, or of the worker that hosts it */
-    uint32_t weight;   /* how much it gets, relative to the others */
-    uint64_t until;    /* weights of the shards up to and with this one */
-    bool gone;         /* since an earlier view was made; it has no weight */
+    uint32_t member; /* index of the server, or of the worker that hosts it */
+    uint32_t weight; /* how much it gets, relative to the others */
+    uint32_t spread; /* the same of what has no name, since all workers have agreed on that; also of one that is gone */
+    uint64_t until;  /* `spread` of the shards up to and with this one */
+    bool gone;       /* since an earlier view was made; it has no weight */
+    bool lost;       /* gone, and all that it had with it: its partitions have heirs */
     char address[128]; /* to dial */
     char local[128];   /* the same for workers of its host; "": nowhere */
 };
@@ -59,8 +61,17 @@ bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint
 
 /* Whether the job goes on with this member only: a worker, or one with shards that are not gone. */
 bool bps_book_needs(const struct bps_book *book, uint32_t member);
-/* Fills in `until`. False if the weights make no sense: none, or more than 32 bits of them. */
+/* All weights together. */
+uint64_t bps_book_weights(const struct bps_book *book);
+/*
+ * Fills in `until`; where nothing has said yet how what has no name is spread, it is so by the weights. False if these
+ * make no sense: none, or more than 32 bits of them.
+ */
 bool bps_book_weigh(struct bps_book *book);
+/* The shards of this member are lost. False: there are no others. */
+bool bps_book_lose(struct bps_book *book, uint32_t member);
+/* What has no name is spread by the weights of now. */
+void bps_book_spread(struct bps_book *book);
 
 /* The group of each worker, for a summation engine; freed by the caller. NULL: no memory. */
 uint32_t *bps_book_groups(const struct bps_book *book);

@@ -5,17 +5,14 @@
 #include "base/assert.h"
 #include "base/tensor.h"
 
-/*
- * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
- * and whoever counts: any few numbers in a row are spread as the weights want it.
- */
-uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t partition)
+/* After so many places of shards that are gone, the next shard that is there will do. */
+#define ATTEMPTS 64u
+
+/* The shard at a place of the interval of all weights, of 2^32. */
+static uint32_t shard_at(const struct bps_book *book, uint32_t place)
 {
-    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0);
-    const uint32_t golden = 0x9e3779b9u;
     const struct bps_book_shard *shard = book->shard;
-    uint32_t number = (id + partition) * golden;
-    uint64_t at = (uint64_t)number * shard[book->shards - 1].until >> 32;
+    uint64_t at = (uint64_t)place * shard[book->shards - 1].until >> 32;
     uint32_t low = 0, high = book->shards - 1;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -25,8 +22,38 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t pa
             low = middle + 1;
         }
     }
-    bps_assert(low < book->shards && shard[low].until > at && shard[low].weight > 0);
-    return (uint16_t)low;
+    bps_assert(low < book->shards && shard[low].until > at && shard[low].spread > 0);
+    return low;
+}
+
+/* The place after one whose shard is gone: any, so that what it had is spread over all others. */
+static uint32_t next_place(uint32_t place)
+{
+    place = (place ^ place >> 16) * 0x85ebca6bu;
+    place = (place ^ place >> 13) * 0xc2b2ae35u;
+    return (place ^ place >> 16) + 1;
+}
+
+/*
+ * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
+ * and whoever counts: any few numbers in a row are spread as the weights want it.
+ */
+uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition)
+{
+    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards == book->shards);
+    const uint32_t golden = 0x9e3779b9u;
+    uint32_t place = (id + partition) * golden, shard = shard_at(book, place);
+    if (!now->shard[shard].lost) {
+        return (uint16_t)shard;
+    }
+    for (uint32_t i = 0; i < ATTEMPTS && now->shard[shard].gone; i++) {
+        place = next_place(place);
+        shard = shard_at(book, place);
+    }
+    while (now->shard[shard].gone) {
+        shard = (shard + 1) % now->shards;
+    }
+    return (uint16_t)shard;
 }
 
 /* Of so many for each shard, or worker of a host, all of these get about the same. */

@@ -26,7 +26,7 @@ bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, 
 
 static bool is_same_shard(const struct bps_book_shard *a, const struct bps_book_shard *b)
 {
-    return a->member == b->member && a->gone <= b->gone && strcmp(a->address, b->address) == 0;
+    return a->member == b->member && a->gone <= b->gone && a->lost <= b->lost && strcmp(a->address, b->address) == 0;
 }
 
 static bool follows(const struct bps_book *before, const struct bps_book *after)

@@ -136,6 +136,13 @@ bool bps_declared_can_leave(const struct bps_declared *declared, const struct bp
  */
 bps_status bps_declared_moved(struct bps_declared *declared, const struct bps_book *book, bps_declared_send_fn send,
                               void *arg);
+/* ---- declared_lost.c ---- */
+
+/* Partitions of shards that are lost in this book go to their heirs, as workers find them, too. */
+void bps_declared_inherit(struct bps_declared *declared, const struct bps_book *book);
+
+/* ---- declared_move.c, again ---- */
+
 /* If a move is under way, nothing moves, and workers go on. */
 void bps_declared_stay(struct bps_declared *declared, bps_declared_send_fn send, void *arg);
 

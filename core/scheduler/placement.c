@@ -410,6 +410,13 @@ void bps_placement_restore(struct bps_placement *placement, struct bps_layout *l
     }
 }
 
+void bps_placement_shift(struct bps_placement *placement, struct bps_layout *layout, uint32_t i, uint16_t shard)
+{
+    placement_load(placement, layout, i, -1);
+    layout->part[i].shard = shard;
+    placement_load(placement, layout, i, 1);
+}
+
 void bps_placement_remove(struct bps_placement *placement, const struct bps_layout *layout)
 {
     uint64_t bytes = 0;

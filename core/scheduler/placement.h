@@ -69,6 +69,8 @@ bps_status bps_placement_add(struct bps_placement *placement, uint64_t bytes, ui
  * there, else it had.
  */
 void bps_placement_restore(struct bps_placement *placement, struct bps_layout *layout, bool now);
+/* Another shard sums partition i of what is placed. */
+void bps_placement_shift(struct bps_placement *placement, struct bps_layout *layout, uint32_t i, uint16_t shard);
 /* Takes back what was added for a tensor. */
 void bps_placement_remove(struct bps_placement *placement, const struct bps_layout *layout);
 

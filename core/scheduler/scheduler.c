@@ -207,7 +207,7 @@ static void log_shares(const struct bps_book *book)
         }
         bps_member_text(&book->member[member], who, sizeof who);
         bps_info(LOG, "%s sums %.1f %% of the bytes in %u shards", who,
-                 100.0 * (double)weight / (double)book->shard[book->shards - 1].until, next - i);
+                 100.0 * (double)weight / (double)bps_book_weights(book), next - i);
     }
 }
 
@@ -476,13 +476,14 @@ void bps_scheduler_move(struct bps_scheduler *s)
 
 bool bps_scheduler_retire(struct bps_scheduler *s, uint32_t member)
 {
-    bool serves = false, others = false;
+    bool serves = false, others = false, lost = false;
     for (uint32_t i = 0; i < s->book.shards; i++) {
         bool there = !s->book.shard[i].gone;
         serves |= there && s->book.shard[i].member == member;
         others |= there && s->book.shard[i].member != member && s->book.shard[i].weight > 0;
+        lost |= s->book.shard[i].lost; /* whose heir may be asked for by its number in the row */
     }
-    if (s->phase != RUNNING || s->leaver != NOBODY || !serves || !others ||
+    if (lost || s->phase != RUNNING || s->leaver != NOBODY || !serves || !others ||
         !bps_declared_move(&s->declared, send_worker, s)) {
         return false;
     }
@@ -508,6 +509,7 @@ static bps_status scheduler_retire(struct bps_scheduler *s, uint32_t member)
         bool serves = seat->join.role == BPS_ROLE_SERVER && book->workers + seat->rank == member;
         seat->retired = seat->retired || serves;
     }
+    bps_book_spread(book);
     book->view++;
     memcpy(book->from, s->declared.move.numbers, sizeof book->from);
     send_book(s);
@@ -575,6 +577,85 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
     bps_writer_fini(&w);
 }
 
+/* ---- servers that are lost ---- */
+
+/* The job goes on without the shards of this server, in the next view. False: it cannot. */
+static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *text)
+{
+    uint32_t member = s->roster.workers + rank;
+    if (s->phase != RUNNING || role != BPS_ROLE_SERVER || !scheduler_cluster(s)->failover ||
+        !bps_book_lose(&s->book, member)) {
+        return false;
+    }
+    bps_declared_stay(&s->declared, send_worker, s);
+    s->retiring = NOBODY;
+    s->book.view++;
+    bps_declared_inherit(&s->declared, &s->book);
+    send_book(s);
+    bps_rates_fini(&s->rates);
+    if (!s->roster.told && bps_rates_init(&s->rates, &s->book) != BPS_OK) {
+        scheduler_fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
+        return true;
+    }
+    bps_warn(LOG, "%s; the others sum what it has summed, from view %u on", text, s->book.view);
+    log_shares(&s->book);
+    return true;
+}
+
+static void lose_member(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *why)
+{
+    if (!fail_over(s, role, rank, why)) {
+        scheduler_lose(s, who, why);
+    }
+}
+
+/* Whether nobody needs this server any more: of one whose shards are gone workers may still be taking leave. */
+static bool is_out(const struct bps_scheduler *s, const struct bps_seat *seat)
+{
+    uint32_t i = 0;
+    while (i < s->book.shards && (s->book.shard[i].member != s->roster.workers + seat->rank || s->book.shard[i].lost)) {
+        i++;
+    }
+    return seat->retired && (i == s->book.shards || s->phase != RUNNING || !scheduler_cluster(s)->failover);
+}
+
+/* It is there, but not for all: it has to go. */
+static void expel(struct bps_scheduler *s, struct bps_seat *seat, const char *who, const char *text)
+{
+    if (fail_over(s, seat->join.role, seat->rank, text)) {
+        seat->retired = true;
+        send_lost(&seat->guest->link, BPS_ERR_LOST, text);
+        bps_link_finish(&seat->guest->link);
+    } else {
+        scheduler_lose(s, who, text);
+    }
+}
+
+/* A worker does not reach it. */
+static bps_status on_suspect(struct bps_scheduler *s, const struct bps_seat *by, struct bps_reader *payload)
+{
+    char who[128], whom[128], why[400], text[700];
+    struct bps_seat *seat;
+    uint32_t member = bps_get_u32(payload);
+    bps_get_text(payload, why, sizeof why);
+    if (member < s->roster.workers || member >= s->book.members) {
+        return BPS_ERR_PROTOCOL;
+    }
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->join.role == BPS_ROLE_SERVER && s->roster.workers + seat->rank == member && !seat->retired) {
+            break;
+        }
+    }
+    if (seat == NULL) {
+        return BPS_OK; /* we know */
+    }
+    bps_seat_text(by, who, sizeof who);
+    bps_seat_text(seat, whom, sizeof whom);
+    snprintf(text, sizeof text, "%s was lost for %s: %s", whom, who, why);
+    expel(s, seat, whom, text);
+    return BPS_OK;
+}
+
 /* ---- taking over a job whose scheduler was lost ---- */
 
 /* Those who wanted to gather are too late: their job is that which runs, or it has to wait for its end. */
@@ -627,7 +708,7 @@ static void lose_absent(struct bps_scheduler *s)
         if (bps_book_needs(&s->book, i) && bps_roster_seat(&s->roster, i) == NULL) {
             bps_member_text(&s->book.member[i], who, sizeof who);
             snprintf(why, sizeof why, "%s was lost: it has not come back after the scheduler was lost", who);
-            scheduler_lose(s, who, why);
+            lose_member(s, s->book.member[i].role, s->book.member[i].rank, who, why);
         }
     }
 }
@@ -819,6 +900,8 @@ static bps_status scheduler_on_message(void *owner, struct bps_link *link, const
         return BPS_ERR_PROTOCOL;
     }
     switch (header->type) {
+    case BPS_FRAME_SUSPECT:
+        return on_suspect(s, seat, payload);
     case BPS_FRAME_DECLARE:
         return on_declare(s, seat, link, payload);
     case BPS_FRAME_CHANGE:
@@ -855,7 +938,8 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     snprintf(why, sizeof why, "%s was lost: %s", who, text);
     /* Others may still need the shards of a worker that has left. */
     bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0;
-    bool orderly = (seat->left && !needed) || seat->early || seat->retired || s->phase == ENDING;
+    bool orderly = (seat->left && !needed) || seat->early || is_out(s, seat) || s->phase == ENDING;
+    uint32_t role = seat->join.role, rank = seat->rank;
     /* Nobody waits for a server before the first worker has come, of the next generation too. */
     bool idle = s->phase == GATHERING && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0;
     bps_roster_remove(&s->roster, seat);
@@ -864,7 +948,7 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     } else if (idle) {
         bps_info(LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
-        scheduler_lose(s, who, why);
+        lose_member(s, role, rank, who, why);
     } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
         on_all_left(s);
     }
@@ -917,7 +1001,7 @@ static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         uint64_t heard = seat->guest->link.last_received;
-        if (now > heard && now - heard > scheduler_cluster(s)->peer_timeout) {
+        if (now > heard && now - heard > scheduler_cluster(s)->peer_timeout && !is_out(s, seat)) {
             return seat;
         }
     }
@@ -941,7 +1025,7 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
         bps_seat_text(seat, who, sizeof who);
         snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
                  (double)scheduler_cluster(s)->peer_timeout / 1e9);
-        scheduler_lose(s, who, why);
+        expel(s, seat, who, why);
     }
 }
 

@@ -39,7 +39,7 @@ bps_status bps_hosts_init(struct bps_hosts *hosts, const struct bps_book *book)
         /* Of those who sum together before they push, the first one counts. */
         hosts->share[host].senders += m < book->workers && book->member[m].group == m;
     }
-    uint64_t all = book->shards > 0 ? book->shard[book->shards - 1].until : 0;
+    uint64_t all = bps_book_weights(book);
     for (uint32_t i = 0; i < book->shards; i++) {
         uint32_t host = hosts->of[book->shard[i].member];
         if (book->shard[i].gone) {

@@ -144,22 +144,39 @@ static void shard_on_result(void *owner, uint32_t rank, struct bps_sum_slice *sl
     kick_peer(peer);
 }
 
-static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+/* By its first lane that is there; else the worker is lost, and with it the round. */
+static void shard_tell(const struct peer *peer, const struct bps_header *header, const char *text)
 {
-    bps_assert(rank < ((struct bps_shard *)owner)->workers);
-    struct bps_shard *shard = owner;
-    struct peer *peer = &shard->peers[rank];
-    const struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
     for (uint32_t i = 0; i < peer->lanes; i++) {
         if (peer->lane[i] != NULL) {
-            bps_link_send(&peer->lane[i]->guest->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
+            bps_link_send(&peer->lane[i]->guest->link, header, text, text != NULL ? strnlen(text, BPS_TEXT_LIMIT) : 0);
             return;
         }
     }
 }
 
+static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+{
+    bps_assert(rank < ((struct bps_shard *)owner)->workers);
+    const struct bps_shard *shard = owner;
+    const struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
+    shard_tell(&shard->peers[rank], &header, notice->text);
+}
+
+static void shard_on_want(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    const struct bps_shard *shard = owner;
+    const struct bps_header header = {.type = BPS_FRAME_WANT,
+                                      .epoch = shard->epoch,
+                                      .tensor = slice->id.tensor,
+                                      .partition = slice->id.partition,
+                                      .round = slice->id.round,
+                                      .offset = slice->offset};
+    shard_tell(&shard->peers[rank], &header, NULL);
+}
+
 static const struct bps_sum_events sum_events = {
-    .finished = shard_on_finished, .result = shard_on_result, .notice = shard_on_notice};
+    .finished = shard_on_finished, .result = shard_on_result, .want = shard_on_want, .notice = shard_on_notice};
 
 static bps_status shard_on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
@@ -304,6 +321,12 @@ static bps_status shard_on_message(void *owner, struct bps_link *link, const str
     }
     if (header->type == BPS_FRAME_CODING) {
         return on_coding(shard, lane, payload);
+    }
+    if (header->type == BPS_FRAME_HELD) {
+        return bps_frame_held(shard->sum, lane->rank, header, payload);
+    }
+    if (header->type == BPS_FRAME_FINAL) {
+        return bps_frame_final(shard->sum, lane->rank, header, payload);
     }
     if (header->type != BPS_FRAME_POISON || comes_late(shard, lane, header)) {
         return BPS_ERR_PROTOCOL;

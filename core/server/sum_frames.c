@@ -29,11 +29,13 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                      .step = h->step,
                                      .last = h->last,
                                      .late = h->late,
+                                     .mark = h->tensor < BPS_ID_UNNAMED ? 0 : h->round,
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
-    return names_round(h) && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
+    bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
+    return known && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */
@@ -104,6 +106,29 @@ bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps
     return status == BPS_OK ? bps_sum_poison(sum, rank, &poison) : status;
 }
 
+bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                          const struct bps_reader *bits)
+{
+    size_t bytes = (size_t)(bits->end - bits->at);
+    uint32_t slices = header->slice > 0 ? bps_partitions(header->size, header->slice) : 0;
+    const struct bps_held held = {.id = bps_frame_round(header),
+                                  .bytes = header->bytes,
+                                  .size = header->size,
+                                  .grid = header->slice,
+                                  .bits = bytes > 0 ? bits->at : NULL,
+                                  .for_group = (header->flags & BPS_FLAG_GROUP) != 0};
+    bool fits = bytes == 0 || bytes == ((size_t)slices + 7) / 8;
+    return fits && names_round(header) ? bps_sum_hold(sum, rank, &held) : BPS_ERR_PROTOCOL;
+}
+
+bps_status bps_frame_final(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                           const struct bps_reader *result)
+{
+    const struct bps_round_id id = bps_frame_round(header);
+    return bps_sum_final(sum, rank, &id, header->offset, (header->flags & BPS_FLAG_CODES) != 0, result->at,
+                         (uint32_t)(result->end - result->at));
+}
+
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text)
 {
     struct bps_notice failed;
@@ -124,7 +149,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .bytes = spec->bytes,
                                 .size = slice->size,
                                 .partition = id->partition,
-                                .round = id->round,
+                                .round = id->tensor < BPS_ID_UNNAMED ? id->round : slice->mark,
                                 .offset = slice->offset,
                                 .root = bps_sums(&spec->roles) ? 0 : spec->roles.from,
                                 .priority = slice->priority,

@@ -5,11 +5,13 @@
 
 #include "sum/sum.h"
 #include "wire/frame.h"
+#include "wire/message.h"
 
 static inline struct bps_round_id bps_frame_round(const struct bps_header *header)
 {
     bool exchange = (header->flags & BPS_FLAG_EXCHANGE) != 0;
-    return (struct bps_round_id){header->tensor, header->partition, header->round,
+    uint32_t round = header->tensor < BPS_ID_UNNAMED ? header->round : 0;
+    return (struct bps_round_id){header->tensor, header->partition, round,
                                  exchange ? BPS_KEY_EXCHANGE : BPS_KEY_ROUNDS};
 }
 
@@ -26,6 +28,11 @@ bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_h
 bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                                 const struct bps_coding *coding, struct bps_sum_cursor *cursor);
 bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text);
+/* A HELD, a FINAL. */
+bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                          const struct bps_reader *bits);
+bps_status bps_frame_final(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                           const struct bps_reader *result);
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text);
 /* Writes the headers of a finished slice: of RESULT. */
 void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plain.c - slices that carry the bytes of their partition as they are, from and to where these lie. */
+#include <string.h>
+
 #include "shards/shards.h"
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
@@ -24,8 +26,47 @@ static char *plain_place(struct bps_task *task, uint32_t index)
     return bps_task_place(task, index * bps_push_of(task)->slice);
 }
 
-const struct bps_payload_ops bps_payload_plain = {
+static const struct bps_payload_ops payload_plain = {
     .bytes = bps_push_bytes, .make = plain_make, .expect = plain_expect, .place = plain_place};
+
+/* ---- with a result that is kept: it comes there first ---- */
+
+static bps_status kept_expect(struct bps_task *task, uint32_t index, uint32_t bytes)
+{
+    const struct bps_push *push = bps_push_of(task);
+    bps_status status = plain_expect(task, index, bytes);
+    if (status == BPS_OK && bytes > 0 &&
+        bps_kept_place(&push->remote->worker->shards->kept, push->kept, index, bytes) == NULL) {
+        status = BPS_ERR_NOMEM;
+    }
+    return status;
+}
+
+static char *kept_place(struct bps_task *task, uint32_t index)
+{
+    return bps_push_of(task)->kept->now.slice[index].data;
+}
+
+static bps_status kept_settle(struct bps_task *task, uint32_t index, struct bps_report *report)
+{
+    const struct bps_kept_slice *slice = &bps_push_of(task)->kept->now.slice[index];
+    (void)report;
+    if (bps_gets(&task->tensor->operation.roles, task->tensor->worker->job.rank) && slice->bytes > 0) {
+        memcpy(plain_place(task, index), slice->data, slice->bytes);
+    }
+    return BPS_OK;
+}
+
+static const struct bps_payload_ops payload_kept = {
+    .bytes = bps_push_bytes, .make = plain_make, .expect = kept_expect, .place = kept_place, .settle = kept_settle};
+
+void bps_push_init_plain(struct bps_task *task, void *memory)
+{
+    bps_push_init(task, &payload_plain, bps_tensor_slice(task->tensor), memory);
+    if (bps_push_of(task)->kept != NULL) {
+        bps_push_of(task)->payload = &payload_kept;
+    }
+}
 
 static size_t plain_more(const struct bps_task *task)
 {
@@ -34,7 +75,7 @@ static size_t plain_more(const struct bps_task *task)
 
 static bool plain_start(struct bps_task *task)
 {
-    bps_push_init(task, &bps_payload_plain, bps_tensor_slice(task->tensor), bps_push_of(task) + 1);
+    bps_push_init_plain(task, bps_push_of(task) + 1);
     return bps_push_start(task);
 }
 

@@ -84,6 +84,9 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
+    if (header->tensor >= BPS_ID_UNNAMED) {
+        bps_kept_release(&worker->shards->kept, bps_unnamed_kind(header->tensor), header->round & BPS_ID_NUMBER);
+    }
     if (task == NULL && bps_task_is_late(worker, header)) {
         bps_sink_discard(&lane->sink);
         *sink = &lane->sink;
@@ -108,6 +111,9 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
         return status;
     }
     push->answer = header->flags;
+    if (push->kept != NULL) {
+        push->kept->now.slice[index].bytes = header->length;
+    }
     bps_traced_slice(task, BPS_TRACE_RESULT, lane->remote->index, header->offset, header->length, false);
     if (header->length == 0) {
         bps_remote_answered(task, index);
@@ -139,10 +145,16 @@ bps_status bps_receive_message(void *owner, struct bps_link *link, const struct 
     if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->job.epoch) {
         return worker->shards->feedback(worker, header, payload);
     }
+    if (header->type == BPS_FRAME_WANT && header->epoch == worker->job.epoch) {
+        return bps_remote_wanted(lane->remote, header);
+    }
     if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
+    if (header->type == BPS_FRAME_FAILED) {
+        bps_remote_failed(lane->remote, header, text);
+    }
     return header->type == BPS_FRAME_FAILED && worker->hooks != NULL ? worker->hooks->failed(worker, header, text)
                                                                      : bps_round_notice(worker, header, text);
 }

@@ -14,9 +14,14 @@
 
 /* ---- poison ---- */
 
-static void send_poison(struct bps_remote *remote, const struct bps_header *header, const char *text)
+void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poison, const char *text)
 {
-    bps_link_send(&remote->lane[0].link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+    struct bps_worker *worker = remote->worker;
+    if (remote->has_heirs && bps_kept_fail(&worker->shards->kept, remote->index, poison, text) != BPS_OK) {
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    bps_link_send(&remote->lane[0].link, poison, text, strnlen(text, BPS_TEXT_LIMIT));
 }
 
 struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
@@ -42,7 +47,7 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
     bool for_group = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
     uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
-    send_poison(bps_remote_of(tensor, partition), &header, text);
+    bps_remote_poison(bps_remote_of(tensor, partition), &header, text);
     return true;
 }
 
@@ -52,7 +57,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
         const struct bps_view *view = bps_view_at(worker->view, header->tensor);
-        shard = bps_unnamed_shard(&view->book, header->tensor, header->partition);
+        shard = bps_unnamed_shard(&view->book, &worker->view->book, header->tensor, header->partition);
         poison.view = view->book.view;
     } else {
         const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
@@ -63,7 +68,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
         shard = header->partition < placed->n ? placed->partition[header->partition].shard : 0;
         poison.view = placed->view;
     }
-    send_poison(&worker->shards->remote[shard], &poison, text);
+    bps_remote_poison(&worker->shards->remote[shard], &poison, text);
     return true;
 }
 
@@ -94,6 +99,7 @@ static void welcome(void *owner, struct bps_link *link)
     struct bps_remote *remote = ((struct bps_remote_lane *)owner)->remote;
     (void)link;
     remote->reached = true;
+    remote->opened++;
     remote->worker->life->link_opened(remote->worker);
 }
 
@@ -129,7 +135,11 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     }
     server_text(remote, who, sizeof who);
     snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
-    worker->life->link_closed(worker, status, remote->retired ? NULL : why);
+    bool goes_on = remote->retired || remote->has_heirs;
+    worker->life->link_closed(worker, status, goes_on ? NULL : why);
+    if (goes_on && !remote->retired) {
+        bps_remote_break(remote, why);
+    }
 }
 
 static const struct bps_link_handler handler = {
@@ -249,9 +259,11 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
         return BPS_ERR_NOMEM;
     }
     worker->shards->remotes = worker->view->book.shards;
+    bps_kept_init(&worker->shards->kept, worker->net);
     if (bps_window_init(&worker->shards->window, &worker->view->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
+    bps_remotes_find_heirs(worker);
     for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {
         worker->shards->remote[i].worker = worker;
         worker->shards->remote[i].index = i;
@@ -343,6 +355,7 @@ void bps_remotes_drop(struct bps_worker *worker)
 void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
+        bps_kept_fini(&worker->shards->kept);
         free(worker->shards->remote);
         free(worker->shards);
     }

@@ -42,7 +42,8 @@ static void check_told(struct bps_worker *worker)
     for (uint32_t i = 0; i < worker->shards->remotes && fine; i++) {
         const struct bps_remote *remote = &worker->shards->remote[i];
         const struct bps_window_shard *shard = &worker->shards->window.shard[i];
-        bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved && !remote->making));
+        bool has = bps_heap_top(&remote->queue) != NULL && !remote->broken;
+        bps_assert(shard->waits == (has && !remote->starved && !remote->making));
         bps_assert(!remote->starved || worker->shards->patience != NULL);
         bps_assert(!shard->waits || remote->told || shard->blocked_by != BPS_WINDOW_NONE);
     }
@@ -135,7 +136,7 @@ static void trace_credit(struct bps_remote *remote, const struct bps_task *task,
 static void update(struct bps_remote *remote)
 {
     struct bps_worker *worker = remote->worker;
-    struct bps_task *task = bps_heap_top(&remote->queue);
+    struct bps_task *task = remote->broken ? NULL : bps_heap_top(&remote->queue);
     uint32_t freed;
     bool starved = task != NULL && !has_credit(remote, task) && have_patience(worker);
     if (starved != remote->starved) {
@@ -193,13 +194,22 @@ void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload,
     *push = (struct bps_push){.payload = payload, .slices = slices, .slice = slice, .wire = slice, .frame = memory};
     push->got = (bool *)(push->frame + slices);
     memset(push->got, false, slices * sizeof *push->got);
+    push->remote = bps_remote_of(task->tensor, task->partition);
+    if (task->direct == 0 && push->remote->has_heirs) {
+        push->kept = bps_kept_begin(&push->remote->worker->shards->kept, task, push->remote->index, slice);
+        /* without memory its shard is not lost without the job */
+    }
 }
 
 /* Into the queue of its shard. */
 bool bps_push_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    struct bps_remote *remote = bps_push_of(task)->remote;
+    remote->unkept |= bps_push_of(task)->kept == NULL;
+    if (bps_push_of(task)->payload->begin != NULL) {
+        bps_push_of(task)->payload->begin(task, remote);
+    }
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task,
                        &task->place)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
@@ -263,6 +273,9 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     const void *payload = NULL;
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= push->flags | (task->for_group ? BPS_FLAG_GROUP : 0);
+    if (task->tensor->named.unnamed) { /* the first call of its kind that has not ended here */
+        header.round = task->tensor->worker->over[bps_unnamed_kind(header.tensor)].next & BPS_ID_NUMBER;
+    }
     header.last = task->for_group ? task->last : 0;
     header.late = task->for_group ? task->late : 0;
     bps_status status = request ? BPS_OK : push->payload->make(task, index, &header, &payload, report);
@@ -274,6 +287,17 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     bps_header_encode(&header, sent->header);
     *out = (struct bps_frame){.header = sent->header, .payload = payload, .bytes = header.length, .cookie = sent};
     return BPS_OK;
+}
+
+/* A shard that was lost has answered some slices. False: nothing is left to be sent. */
+static bool skip_answered(const struct bps_task *task)
+{
+    struct bps_push *push = bps_push_of(task);
+    uint32_t n = is_request(task) ? 1 : push->slices;
+    while (push->sent < n && push->got[push->sent]) {
+        push->sent++;
+    }
+    return push->sent < n;
 }
 
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
@@ -297,7 +321,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     }
     struct bps_push *push = bps_push_of(task);
     bps_traced_slice(task, BPS_TRACE_PUSH, remote->index, push->sent * push->slice, out->bytes, false);
-    if (++push->sent == (is_request(task) ? 1 : push->slices)) {
+    push->sent++;
+    if (!skip_answered(task)) {
         bps_heap_pop(&remote->queue);
     }
     bps_window_sent(&worker->shards->window, remote->index, BPS_HEADER_BYTES + out->bytes);
@@ -373,9 +398,31 @@ static void note_path(struct bps_remote *remote)
     }
 }
 
+/* A slice of the result is there. Who gets nothing has brought it. */
+static void keep_slice(struct bps_task *task, uint32_t index)
+{
+    const struct bps_push *push = bps_push_of(task);
+    struct bps_kept_store *store = &push->remote->worker->shards->kept;
+    if (push->kept == NULL) {
+        return;
+    }
+    uint32_t own = bps_push_bytes(task, index);
+    const struct bps_roles *roles = &task->tensor->operation.roles;
+    if (!bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from) && own > 0) {
+        void *place = bps_kept_place(store, push->kept, index, own);
+        if (place == NULL) {
+            bps_push_fail(push->remote->worker, BPS_ERR_NOMEM, "out of memory");
+            return;
+        }
+        memcpy(place, bps_task_payload(task, index * push->slice), own);
+        push->kept->now.slice[index].bytes = own;
+    }
+    bps_kept_whole(store, push->kept, index, push->answer);
+}
+
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    struct bps_remote *remote = bps_push_of(task)->remote;
     struct bps_push *push = bps_push_of(task);
     struct bps_report report;
     report.text[0] = '\0';
@@ -384,6 +431,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     push->got[index] = true;
     bps_traced_slice(task, BPS_TRACE_RESULT, remote->index, index * push->slice, 0, true);
     bps_status status = BPS_OK;
+    keep_slice(task, index);
     if (!task->failed) {
         if (bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now())) {
             note_path(remote);
@@ -409,7 +457,7 @@ void bps_remote_placed(struct bps_task *task, uint32_t index)
 void bps_push_made(struct bps_task *task)
 {
     if (!task->failed) {
-        update(bps_remote_of(task->tensor, task->partition));
+        update(bps_push_of(task)->remote);
     }
     check_over(task);
 }
@@ -417,7 +465,7 @@ void bps_push_made(struct bps_task *task)
 /* What was sent and is not answered never will be. */
 static void give_up(struct bps_task *task)
 {
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    struct bps_remote *remote = bps_push_of(task)->remote;
     const struct bps_push *push = bps_push_of(task);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < push->sent; i++) {
@@ -433,7 +481,7 @@ static void give_up(struct bps_task *task)
 
 void bps_push_withdraw(struct bps_task *task)
 {
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    struct bps_remote *remote = bps_push_of(task)->remote;
     if (bps_heap_remove(&remote->queue, &task->place)) {
         update(remote);
     }
@@ -444,6 +492,35 @@ void bps_push_cancel(struct bps_task *task)
     bps_push_withdraw(task);
     give_up(task);
     check_over(task);
+}
+
+void bps_push_rest(struct bps_remote *remote)
+{
+    remote->broken = true;
+    bps_credit_init(&remote->credit, 0, 0);
+    update(remote);
+}
+
+void bps_push_restart(struct bps_task *task)
+{
+    struct bps_push *push = bps_push_of(task);
+    bool queued = bps_heap_remove(&push->remote->queue, &task->place), withdrawn = !queued && push->sent < push->slices;
+    push->outstanding = 0; /* no link has any of it */
+    push->remote = bps_remote_of(task->tensor, task->partition);
+    if (task->failed) {
+        check_over(task);
+        return;
+    }
+    withdrawn &= !is_request(task);
+    push->sent = 0;
+    if (is_request(task)) { /* one for all of it */
+        memset(push->got, false, push->slices * sizeof *push->got);
+        push->answered = 0;
+        bps_kept_again(push->kept);
+    }
+    if (!withdrawn && skip_answered(task)) {
+        bps_push_start(task);
+    }
 }
 
 /* No link is left; only the pool may still have slices. */

@@ -9,6 +9,7 @@
 #include "node/delivered.h"
 #include "node/transport.h"
 #include "shards/credit.h"
+#include "shards/kept.h"
 #include "shards/window.h"
 #include "wire/dialler.h"
 
@@ -38,7 +39,11 @@ struct bps_remote {
     struct bps_credit credit;
     struct bps_delivered delivered;
     double part;           /* of the credit of all shards on average */
-    bool retired;          /* it is gone, and this worker has left it */
+    bool retired;          /* it is gone, and this worker has left it, or lost it */
+    bool broken;           /* its links have ended: nothing is sent any more */
+    bool has_heirs;        /* it may be lost, and the job goes on */
+    uint32_t opened;       /* links that it has let in */
+    bool unkept;           /* it has summed something of which no result is kept */
     bool starved;          /* the most urgent one has no credit, */
     uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
     bool making;           /* or its slice is still being made */
@@ -50,9 +55,12 @@ struct bps_shards {
     struct bps_remote *remote;
     struct bps_window window;   /* over the remotes */
     struct bps_timer *patience; /* while one of them is starved */
+    struct bps_kept_store kept;
     /* Takes what a shard has answered to a FEEDBACK: of whoever asks for it, who puts this here. */
     bps_status (*feedback)(struct bps_worker *worker, const struct bps_header *header,
                            const struct bps_reader *payload);
+    /* Hears that a shard is lost, of which answers were waited for: likewise. */
+    void (*lost)(struct bps_worker *worker, const struct bps_remote *remote);
     bps_status verdict; /* BPS_OK, or how the job is about to fail, and why */
     char why[BPS_TEXT_LIMIT];
 };
@@ -62,6 +70,8 @@ struct bps_shards {
  * slice elsewhere counts it in `computing`, and tells when it is there. [core]
  */
 struct bps_payload_ops {
+    /* The task is about to be pushed to this shard, or to another one. Optional. */
+    void (*begin)(struct bps_task *task, struct bps_remote *remote);
     /* Bytes of a slice that is pushed; before it has been made, at most. */
     uint32_t (*bytes)(const struct bps_task *task, uint32_t index);
     /* It is sent soon: makes it elsewhere, if that is faster. False: bps_push_made() follows. Optional. */
@@ -82,6 +92,8 @@ struct bps_payload_ops {
 /* What a step to a shard keeps of a task: all of it, or the first of it. */
 struct bps_push {
     const struct bps_payload_ops *payload;
+    struct bps_remote *remote;
+    struct bps_kept *kept;  /* its result is; NULL: its shard is not lost without the job */
     uint32_t slices, slice; /* how many; bytes of the partition in each but the last */
     uint32_t wire;          /* bytes that one has on the network, about: for the credit */
     uint8_t flags, answer;  /* of the frames of its slices, beside others; of the newest frame of the result */
@@ -107,8 +119,9 @@ static inline struct bps_push *bps_push_of(const struct bps_task *task)
 static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_worker *worker = tensor->worker;
-    uint16_t shard = tensor->named.unnamed ? bps_unnamed_shard(&tensor->operation.view->book, tensor->id, partition)
-                                           : tensor->placed.partition[partition].shard;
+    uint16_t shard = tensor->named.unnamed
+                         ? bps_unnamed_shard(&tensor->operation.view->book, &worker->view->book, tensor->id, partition)
+                         : tensor->placed.partition[partition].shard;
     return &worker->shards->remote[shard];
 }
 
@@ -140,9 +153,13 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
 struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
                                     bps_status status, uint8_t flags);
 
+/* [core] A POISON for a shard, as it is; it is sent to its heir as well. */
+void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poison, const char *text);
+
 /* ---- plain.c ---- */
 extern const struct bps_step_ops bps_push_plain; /* takes all */
-extern const struct bps_payload_ops bps_payload_plain;
+/* [core] Before bps_push_start(): the slices of the task carry its bytes as they are. The memory is what they need. */
+void bps_push_init_plain(struct bps_task *task, void *memory);
 
 /* ---- remote_send.c ---- */
 /* Bytes of the partition that a slice stands for. */
@@ -157,6 +174,10 @@ void bps_push_cancel(struct bps_task *task);
 void bps_push_abandon(struct bps_task *task);
 /* [core] No more of the task is sent. */
 void bps_push_withdraw(struct bps_task *task);
+/* [core] Its shard is lost, and all links to it are dropped: what is not answered goes to its heir. */
+void bps_push_restart(struct bps_task *task);
+/* [core] Nothing is sent to this shard any more. */
+void bps_push_rest(struct bps_remote *remote);
 /* [core] By the payload: a slice has been made, or not, that was not ready; */
 void bps_push_made(struct bps_task *task);
 /* the result of one is where it belongs, or cannot be brought there: then the job fails. */
@@ -178,6 +199,18 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 /* [core] Messages of the scheduler: see its declared_move.c. */
 bps_status bps_move_begin(void *worker, struct bps_reader *request);
 bps_status bps_move_end(void *worker, struct bps_reader *answer);
+
+/* ---- failover.c ---- */
+/* [core] There is a view: which shards have heirs, so that they may be lost. */
+void bps_remotes_find_heirs(struct bps_worker *worker);
+/* [core] A link to it has ended, for this reason, and it may be lost. */
+void bps_remote_break(struct bps_remote *remote, const char *why);
+/* [core] What was on its way, or kept, for shards that are lost in this view goes to their heirs. */
+void bps_remotes_inherit(struct bps_worker *worker);
+/* [core] A WANT. BPS_ERR_PROTOCOL: this worker has told nobody that it has it. */
+bps_status bps_remote_wanted(struct bps_remote *remote, const struct bps_header *want);
+/* [core] A shard says that a round of a partition has failed. */
+void bps_remote_failed(struct bps_remote *remote, const struct bps_header *failed, const char *text);
 
 /* ---- retire.c ---- */
 /* [core] Something has ended: takes leave of shards that are gone in this view, if nothing needs them any more. */

@@ -34,7 +34,7 @@ bps_status bps_window_init(struct bps_window *window, const struct bps_book *boo
         return BPS_ERR_NOMEM;
     }
     for (uint32_t i = 0; i < book->shards; i++) {
-        window->shard[i].share = share_of(book->shard[i].weight, book->shard[book->shards - 1].until);
+        window->shard[i].share = share_of(book->shard[i].weight, bps_book_weights(book));
         window->shard[i].blocked_by = BPS_WINDOW_NONE;
     }
     return BPS_OK;

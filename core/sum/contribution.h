@@ -47,11 +47,21 @@ struct bps_contribution {
     uint32_t step;   /* of the training, counted from 1, if it is recorded; else 0 */
     uint16_t last;   /* of one for a group: the rank that came last to its sum; */
     uint16_t late;   /* and how late, a bucket + 1; 0: that is not told */
+    uint32_t mark;   /* of one without a name: the first call of its kind that has not ended for its sender */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
     bool brings;     /* a coded one: what coding this slice has lost here is in it */
     bool dropped;    /* a coded one: its sender's last round of the partition did not count */
     bool codes;      /* the next round of the partition is to be coded, which results tell */
     bool empty;      /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
+};
+
+/* A worker has slices of the result of a round, from a shard that is lost. */
+struct bps_held {
+    struct bps_round_id id;
+    uint64_t bytes;      /* of the tensor */
+    uint32_t size, grid; /* of the partition, and of all slices but the last */
+    const uint8_t *bits; /* of the slices that it has, the first in the lowest; NULL: all of them */
+    bool for_group;      /* it stands for all ranks of its sender's group */
 };
 
 enum bps_notice_kind {

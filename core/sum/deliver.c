@@ -25,7 +25,7 @@ static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum *sum = round->sum;
-    if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank)) {
+    if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank) && !bps_slice_is_held(slice, rank)) {
         slice->undelivered++;
         round->deliveries++;
         sum->config.events->result(sum->config.owner, rank, slice);
@@ -51,13 +51,34 @@ static void do_deliver(struct bps_sum_slice *slice)
     bps_slice_delivered(slice);
 }
 
+/* Whether anybody who takes part has not got it from a shard that is lost. */
+static bool is_wanted(const struct bps_sum_slice *slice)
+{
+    const struct bps_round *round = slice->round;
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
+        uint32_t rank = round->ranks->rank[i];
+        if (bps_bit(round->spoke_bits, rank) && !bps_slice_is_held(slice, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Makes the result and passes it on. */
 static void complete(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
     bps_assert(slice->arrived == round->ranks->n && round->base.failure == NULL);
-    round->complete++;
+    if (slice->holder != 0 && is_wanted(slice)) {
+        slice->wanted = true;
+        config->events->want(config->owner, slice->holder - 1, slice);
+        return;
+    }
+    if (slice->holder != 0) { /* all have it */
+        bps_slice_deliver(slice);
+        return;
+    }
     struct bps_report report;
     bps_sum_trace(slice, BPS_TRACE_SUM, 0, false, BPS_TRACE_ALSO);
     bps_status status = round->policy->finish(slice, &report);
@@ -66,6 +87,15 @@ static void complete(struct bps_sum_slice *slice)
         bps_round_fail_here(round, status, report.text);
         return;
     }
+    bps_slice_deliver(slice);
+}
+
+void bps_slice_deliver(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    const struct bps_sum_config *config = &round->sum->config;
+    round->complete++;
+    slice->mark = round->mark;
     if (config->events->finished != NULL) {
         config->events->finished(config->owner, slice);
     }
@@ -81,7 +111,7 @@ static void complete(struct bps_sum_slice *slice)
 static bool put_off(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
-    if (!slice->round->policy->apart || bps_slice_is_quick(slice) ||
+    if (!slice->round->policy->apart || bps_slice_is_quick(slice) || slice->holder != 0 ||
         !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice, NULL)) {
         return false;
     }

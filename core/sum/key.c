@@ -50,10 +50,24 @@ bps_status bps_key_find(struct bps_sum *sum, const struct bps_round_id *id, uint
     return *out != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
+void bps_key_drop_notes(struct bps_key *key, uint32_t before)
+{
+    struct bps_held_note **link = &key->notes, *note;
+    while ((note = *link) != NULL) {
+        if (note->round < before) {
+            *link = note->next;
+            free(note);
+        } else {
+            link = &note->next;
+        }
+    }
+}
+
 void bps_key_forget(struct bps_key *key, uint32_t kind)
 {
     HASH_DEL(key->sum->keys[kind], key);
     bps_feedback_fini(&key->feedback);
+    bps_key_drop_notes(key, UINT32_MAX);
     free(key);
 }
 
@@ -72,7 +86,7 @@ void bps_keys_fini(struct bps_sum *sum)
 
 /* ---- open rounds ---- */
 
-static struct bps_round_base *open_of(const struct bps_key *key, uint32_t number)
+struct bps_round_base *bps_key_open_round(const struct bps_key *key, uint32_t number)
 {
     struct bps_round_base *round = key->rounds;
     while (round != NULL && round->id.round > number) {
@@ -84,12 +98,12 @@ static struct bps_round_base *open_of(const struct bps_key *key, uint32_t number
 bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id)
 {
     const struct bps_key *key = bps_key_known(sum, id);
-    return key != NULL && open_of(key, id->round) != NULL;
+    return key != NULL && bps_key_open_round(key, id->round) != NULL;
 }
 
 bps_status bps_key_round(struct bps_key *key, const struct bps_contribution *c, struct bps_round_base **out)
 {
-    *out = open_of(key, c->id.round);
+    *out = bps_key_open_round(key, c->id.round);
     if (*out != NULL || c->id.round < key->done) {
         return BPS_OK;
     }
@@ -138,6 +152,7 @@ void bps_key_remove(struct bps_round_base *round)
     key->open--;
     if (key->done <= round->id.round) {
         key->done = round->id.round + 1;
+        bps_key_drop_notes(key, key->done);
     }
     free(round->failure);
     round->failure = NULL;

@@ -57,6 +57,14 @@ struct bps_key_ops {
     void (*delivered)(struct bps_sum_slice *slice);
 };
 
+/* What a worker has of a round whose shard was lost: held.c. */
+struct bps_held_note {
+    struct bps_held_note *next; /* of the key */
+    uint32_t rank, round, size, grid;
+    bool for_group, applied;
+    uint8_t bits[]; /* of its slices */
+};
+
 struct bps_key {
     uint64_t id; /* tensor << 32 | partition */
     const struct bps_key_ops *ops;
@@ -65,6 +73,7 @@ struct bps_key {
     uint32_t open;                 /* how many these are */
     uint32_t done;                 /* rounds below this number are over, unless they are open */
     struct bps_feedback feedback;  /* of coded results */
+    struct bps_held_note *notes;   /* what workers have of rounds: held.c */
     UT_hash_handle hh;
 };
 
@@ -83,6 +92,8 @@ void bps_keys_fini(struct bps_sum *sum);
  * there can be.
  */
 bps_status bps_key_round(struct bps_key *key, const struct bps_contribution *c, struct bps_round_base **out);
+/* The open round of this number; NULL: there is none. */
+struct bps_round_base *bps_key_open_round(const struct bps_key *key, uint32_t number);
 /* The one that ends so. What it sums does not matter: it is going to fail. */
 bps_status bps_key_ending(struct bps_key *key, const struct bps_notice *notice, struct bps_round_base **out);
 /* A round of the key is open from now on; and no more, nor is what its failure takes. */
@@ -91,6 +102,9 @@ void bps_key_remove(struct bps_round_base *round);
 /* Calls fn for each open round of all keys; none is collected before all are through. */
 typedef void (*bps_round_base_fn)(struct bps_round_base *round, const void *arg);
 void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg);
+
+/* Notes of rounds before this number are not needed any more. */
+void bps_key_drop_notes(struct bps_key *key, uint32_t before);
 
 /* Notes a failure, in the place of an earlier one. */
 void bps_round_set_failure(struct bps_round_base *round, bps_status status, const char *text);

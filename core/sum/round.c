@@ -141,6 +141,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     round->slices = round->unfinished = slices;
     round->bytes = c->size;
     round->max_bytes = c->spec.bytes;
+    round->mark = c->mark;
     round->base.begun = round->base.reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
         struct bps_sum_slice *slice = &round->slice[i];
@@ -180,6 +181,7 @@ static void free_round(struct bps_round *round)
     round_release_blocks(round);
     bps_key_remove(&round->base);
     bps_block_put(round->sum, &round->odd);
+    bps_block_put(round->sum, &round->held);
     if (round->opener != UINT32_MAX) {
         round->sum->held[round->opener] -= round->memory;
     }

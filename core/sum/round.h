@@ -74,7 +74,10 @@ struct bps_round {
     uint32_t lost;                 /* rank whose loan could not be reached, or whose bytes not decoded */
     uint64_t max_bytes;            /* the largest tensor among the contributions */
     uint32_t odds;
-    struct bps_block odd; /* a struct bps_pushed for each contribution that differs from the first one; room for all */
+    uint32_t mark;         /* without a name: as of its slices */
+    bool has_held;         /* the block is filled in: */
+    struct bps_block held; /* sets of ranks, by slice: those who have its result already */
+    struct bps_block odd;  /* a struct bps_pushed for each contribution that differs from the first one; room for all */
     /* Sets of ranks. */
     uint64_t *joined_bits;    /* those that frames stood for, and those that have left */
     uint64_t *spoke_bits;     /* those that sent the frames: they get the answers */
@@ -180,6 +183,14 @@ static inline void bps_block_put(struct bps_sum *sum, struct bps_block *block)
     }
 }
 
+/* Whether this rank has the result of the slice already, from a shard that is lost. */
+static inline bool bps_slice_is_held(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    const struct bps_round *round = slice->round;
+    const uint64_t *bits = round->held.data;
+    return round->has_held && bps_bit(bits + (size_t)slice->index * round->sum->words, rank);
+}
+
 /* Those who hear of nothing any more. */
 static inline bool bps_is_absent(const struct bps_sum *sum, uint32_t rank)
 {
@@ -251,7 +262,13 @@ void bps_late_words(const struct bps_sum *sum, const uint64_t *missing, char *te
 /* The contribution to the slice that this worker spoke for is complete. */
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group);
 
+/* ---- held.c ---- */
+/* Workers that have some of its results take part, as the key has noted it. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_round_apply_held(struct bps_round *round);
+
 /* ---- deliver.c ---- */
+/* The result is there. */
+void bps_slice_deliver(struct bps_sum_slice *slice);
 void bps_slice_delivered(struct bps_sum_slice *slice);
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);

@@ -118,6 +118,7 @@ static bps_status rounds_begin(struct bps_round *round, const struct bps_contrib
     round->rate = c->rate > round->rate ? c->rate : round->rate;
     round->slice[cursor->slice].brought |= c->brings;
     round->slice[cursor->slice].codes |= c->codes;
+    round->mark = bps_number_is_before(c->mark, round->mark) ? c->mark : round->mark;
     if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->for_group);
         return BPS_OK;
@@ -139,6 +140,9 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
         return status;
     }
     struct bps_round *round = (struct bps_round *)base;
+    if (key->notes != NULL && (status = bps_round_apply_held(round)) != BPS_OK) {
+        return status;
+    }
     if (c->spec.coding != NULL && !c->dropped) {
         bps_round_settle_before(round);
     }
@@ -183,6 +187,9 @@ static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct 
         return status;
     }
     struct bps_round *round = (struct bps_round *)base;
+    if (key->notes != NULL && (status = bps_round_apply_held(round)) != BPS_OK) {
+        return status;
+    }
     if (!stops(round, rank)) {
         status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
     }

@@ -78,6 +78,9 @@ struct bps_sum_slice {
     bool brought;     /* the error that coding has left here is in one of them */
     bool codes;       /* the next round is to be coded, as one of them says */
     uint32_t undelivered;
+    uint32_t mark;   /* without a name: the first call of its kind that has not ended for all who contribute */
+    uint32_t holder; /* 1 + the first rank that has its result already; 0: nobody has */
+    bool wanted;     /* from that one */
 };
 
 /* From these calls the engine may be called again, except from loan_read and loan_write, but not be freed. */
@@ -86,6 +89,8 @@ struct bps_sum_events {
     void (*finished)(void *owner, struct bps_sum_slice *slice);
     /* Deliver a finished slice to this worker and then call bps_sum_delivered(). */
     void (*result)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
+    /* This worker has the result of the slice, and others have not: bps_sum_final() is to follow. */
+    void (*want)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
     /* For this worker: a round has failed, or waits; of an exchange see exchange.h. */
     void (*notice)(void *owner, uint32_t rank, const struct bps_notice *notice);
 
@@ -195,6 +200,14 @@ void bps_sum_abandon(struct bps_sum_cursor *cursor);
  * between. False: none is left.
  */
 bool bps_sum_work(struct bps_sum *sum);
+
+/* ---- results of a shard that is lost: held.c ---- */
+
+/* This worker has some, and will not contribute to their slices. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_sum_hold(struct bps_sum *sum, uint32_t rank, const struct bps_held *held);
+/* One of them, which was wanted from this worker. Not wanted any more: nothing happens. */
+bps_status bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset, bool codes,
+                         const void *data, uint32_t bytes);
 
 /* ---- results ---- */
 

@@ -32,8 +32,8 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
 {
     memcpy(out, in, BPS_HEADER_BYTES);
     frame_turn((uint8_t *)out);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_ACK) ||
-                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_SUSPECT) ||
+                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FINAL);
     bool pushes = out->type == BPS_FRAME_PUSH;
     bool coding_fits = out->coding == 0 || pushes;
     bool shape_fits = out->shape == 0 || pushes || out->type == BPS_FRAME_READY;

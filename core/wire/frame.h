@@ -49,6 +49,8 @@ enum bps_frame_type {
     BPS_FRAME_KNOWN,  /* to the scheduler: what this worker knows of tensors */
     /* both ends of any link with checksums */
     BPS_FRAME_ACK, /* how many frames have come as they were sent, and whether others are to be sent again */
+    /* member and scheduler, besides those */
+    BPS_FRAME_SUSPECT, /* to the scheduler: this worker has lost a server: which member, and why */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */
@@ -67,6 +69,9 @@ enum bps_frame_type {
     /* worker to server, besides those */
     BPS_FRAME_CODING,   /* what the next number of a coding stands for on this lane: text */
     BPS_FRAME_FEEDBACK, /* what has the shard lost of a partition? And back: bytes of that */
+    BPS_FRAME_HELD,     /* to an heir: this worker has slices of the result of a round: a bit for each; none: all */
+    BPS_FRAME_WANT,     /* to a worker: others have not, send me this one */
+    BPS_FRAME_FINAL,    /* to a server: this one: bytes of it */
 };
 
 /*

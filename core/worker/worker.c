@@ -169,7 +169,10 @@ static void turn_to(struct bps_worker *worker, struct bps_view *view)
     pthread_mutex_unlock(&worker->late_lock);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, bps_strerror(status));
+        return;
     }
+    bps_remotes_inherit(worker);
+    check_joined(worker);
 }
 
 static void worker_on_joined(void *owner, struct bps_view *view)

@@ -314,8 +314,9 @@ class Views(unittest.TestCase):
         book += wire.book_member(role=1, public_key=server)
         book += wire.book_member(role=1, rank=1, group=1, public_key=other)
         gone = view > 1
-        book += struct.pack("<IIIB", 2, 1, not gone, gone) + wire.string(address) + wire.string("")
-        return wire.frame(wire.BOOK, book + struct.pack("<IIB", 2, 1, 0) + wire.string("127.0.0.1:1") + wire.string(""))
+        book += struct.pack("<IIIIB", 2, 1, not gone, not gone, gone) + wire.string(address) + wire.string("")
+        book += struct.pack("<IIIB", 2, 1, 1, 0) + wire.string("127.0.0.1:1") + wire.string("")
+        return wire.frame(wire.BOOK, book)
 
     def serve(self, scheduler, own):
         """Lets the server in. Returns the keys of all, and the port of its shard."""

@@ -157,7 +157,7 @@ def book_member(
 
 def book_shards(address):
     """How a BOOK with one shard ends: the first member has it, with all of the weight."""
-    return struct.pack("<IIIB", 1, 0, 1, 0) + string(address) + string("")
+    return struct.pack("<IIIIB", 1, 0, 1, 1, 0) + string(address) + string("")
 
 
 # ---- keys between members: X25519, as in RFC 7748

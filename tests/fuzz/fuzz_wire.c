@@ -49,7 +49,7 @@ static void try_book(const uint8_t *data, size_t size)
     }
     check(book.workers > 0 && book.workers <= book.members && book.shards > 0);
     check(memchr(book.member[0].host, 0, sizeof book.member[0].host) != NULL);
-    uint16_t picked = bps_unnamed_shard(&book, BPS_ID_UNNAMED | book.epoch, 0);
+    uint16_t picked = bps_unnamed_shard(&book, &book, BPS_ID_UNNAMED | book.epoch, 0);
     check(picked < book.shards && book.shard[picked].weight > 0 && book.shard[picked].member < book.members);
     struct bps_writer again;
     bps_writer_init(&again);

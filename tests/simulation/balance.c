@@ -100,6 +100,7 @@ void __wrap_bps_remote_placed(struct bps_task *task, uint32_t index)
 {
     note(task, index);
     __real_bps_remote_placed(task, index);
+    sim_result_came();
 }
 
 /* ---- errors ---- */

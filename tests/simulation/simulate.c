@@ -116,7 +116,10 @@ struct job {
     const char *set[SETTINGS];
     uint32_t nset;
     char address[64];
-    const char *wrong; /* what should not have been */
+    uint32_t results_left; /* slices, until a server is killed */
+    bool retires;          /* shards have been taken away */
+    bool last_killed;      /* no shards are left */
+    const char *wrong;     /* what should not have been */
 };
 
 const struct bps_module *bps_module_reducer_cpu(void);
@@ -328,7 +331,7 @@ static void move(void *arg)
         bps_scheduler_move(arg);
     }
     if (move_random(6) == 0) {
-        bps_scheduler_retire(arg, move_random(playing->workers + playing->servers));
+        playing->retires |= bps_scheduler_retire(arg, move_random(playing->workers + playing->servers));
     }
 }
 
@@ -475,7 +478,7 @@ static bool may_fail(const struct job *job, uint32_t number, uint32_t round, bps
 /* Workers, servers or the scheduler may end, and with them the job. */
 static bool may_end(const struct job *job)
 {
-    return job->trouble == KILLED || job->trouble == LEAVES || job->trouble == SERVER_KILLED ||
+    return job->trouble == KILLED || job->trouble == LEAVES || (job->trouble == SERVER_KILLED && job->last_killed) ||
            job->trouble == STARVES || job->trouble == HOST_STARVES || job->trouble == CODER_LIES ||
            job->trouble == DEVICE_FAILS || job->any_left;
 }
@@ -784,7 +787,7 @@ static void run_worker(void *arg)
         sim_starve(&w->process, 1 + sim_random(1000));
     }
     if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
-        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES && w->job->trouble != HOST_STARVES) {
+        if (!w->job->last_killed && w->job->trouble != STARVES && w->job->trouble != HOST_STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
             blame(w->job, "a worker could not join");
         }
@@ -806,12 +809,38 @@ static void run_worker(void *arg)
     bps_conf_free(conf);
 }
 
-/* The end of a server in the middle of the job. */
+/* Whether all workers have joined, or left again. */
+static bool all_joined(const struct job *job)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        all &= job->worker[i].worker != NULL || job->worker[i].ended;
+    }
+    return all;
+}
+
+static void end_server(struct job *job)
+{
+    job->last_killed = job->servers == 1 || job->retires || !all_joined(job);
+    sim_kill(&job->server[0]);
+}
+
+/* The end of a server in the middle of the job: at any time, or when some of a result has come. */
 static void kill_server(void *arg)
 {
     struct job *job = arg;
+    job->results_left = sim_chance(70) ? 1 + sim_random(1u << sim_random(10)) : 0;
     sim_sleep(sim_random(100000) * 1000);
-    sim_kill(&job->server[0]);
+    if (job->results_left == 0) {
+        end_server(job);
+    }
+}
+
+void sim_result_came(void)
+{
+    if (playing->results_left > 0 && --playing->results_left == 0) {
+        end_server(playing);
+    }
 }
 
 /* Often while it tells several something, of which some do not hear then. */
@@ -1128,7 +1157,7 @@ static const char *again(uint64_t seed, char *text, size_t n)
  */
 static void check_balance(struct job *job)
 {
-    bool good = job->lossy;
+    bool good = job->lossy && job->trouble != SERVER_KILLED; /* which has lost something, too */
     for (uint32_t i = 0; i < job->workers; i++) {
         good &= job->worker[i].ended && !job->worker[i].failed && job->worker[i].round == ROUNDS;
     }

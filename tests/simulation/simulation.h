@@ -86,6 +86,8 @@ bool sim_device_fails(const struct sim_process *process);
 bool sim_device_joins_not(const struct sim_process *process);
 bool sim_device_is_shared(const struct sim_process *process);
 /* It tells: something that was not to be. */
+/* A worker has got a slice of a result; perhaps others have not. */
+void sim_result_came(void);
 void sim_blame(const char *what);
 /* The stream of the running process writes this to memory of its device, when it comes to it. */
 void sim_device_write(void *to, const void *from, size_t bytes);

@@ -436,6 +436,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "cluster.workers = 1\n"
                            "cluster.servers = 0\n"
                            "cluster.colocated = \"auto\"\n"
+                           "cluster.failover = true\n"
                            "worker.partition = \"8 MiB\"\n"
                            "worker.slice = \"48 KiB\"\n"
                            "worker.hierarchy = \"auto\"\n"

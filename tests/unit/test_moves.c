@@ -12,8 +12,8 @@
 
 #define WORKERS 3u
 
-static struct bps_book_shard shards[] = {{.member = 0, .weight = 1, .until = 1},
-                                         {.member = 1, .weight = 1, .until = 2}};
+static struct bps_book_shard shards[] = {{.member = 0, .weight = 1, .spread = 1, .until = 1},
+                                         {.member = 1, .weight = 1, .spread = 1, .until = 2}};
 static struct bps_book_member workers[] = {{.rank = 0}, {.rank = 1, .group = 1}, {.rank = 2, .group = 2}};
 static struct bps_book book = {.workers = WORKERS, .members = WORKERS, .member = workers, .shards = 2, .shard = shards};
 
@@ -243,7 +243,7 @@ static void set_shares(struct job *job)
 {
     uint32_t n = job->book.shards;
     for (uint32_t i = 0; i < n; i++) {
-        job->truth[i].share = (double)job->shard[i].weight / (double)job->shard[n - 1].until;
+        job->truth[i].share = (double)job->shard[i].weight / (double)bps_book_weights(&job->book);
     }
 }
 

@@ -214,7 +214,7 @@ START_TEST(test_views_follow_one_another)
     ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | (BPS_ID_NUMBER - 2)), first);
     ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | BPS_ID_NUMBER), second);
     ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | 3), second); /* numbers have begun anew */
-    ck_assert_uint_eq(bps_unnamed_shard(&second->book, BPS_ID_UNNAMED | 20, 3), 0);
+    ck_assert_uint_eq(bps_unnamed_shard(&second->book, &second->book, BPS_ID_UNNAMED | 20, 3), 0);
     bps_view_forget_before(second);
     ck_assert_ptr_eq(bps_view_at(second, BPS_ID_UNNAMED | 19), second);
     bps_view_put(second);

@@ -465,8 +465,8 @@ START_TEST(test_unnamed)
         uint32_t count[2][4] = {{0}};
         for (uint32_t i = 0; i < 100; i++) {
             uint32_t id = BPS_ID_UNNAMED | (start * 4321);
-            count[0][bps_unnamed_shard(&book, id + i, 0) / 2]++;
-            count[1][bps_unnamed_shard(&book, id, i) / 2]++;
+            count[0][bps_unnamed_shard(&book, &book, id + i, 0) / 2]++;
+            count[1][bps_unnamed_shard(&book, &book, id, i) / 2]++;
         }
         for (int i = 0; i < 2; i++) {
             for (int s = 0; s < 4; s++) {
@@ -486,9 +486,9 @@ START_TEST(test_weights_that_make_no_sense)
     ck_assert(!bps_book_weigh(&book));
     shard[0].weight = shard[1].weight = UINT32_MAX;
     ck_assert(!bps_book_weigh(&book));
-    shard[1].weight = 0;
+    shard[1].weight = shard[0].spread = shard[1].spread = 0;
     ck_assert(bps_book_weigh(&book));
-    ck_assert_uint_eq(bps_unnamed_shard(&book, 12345, 6), 0);
+    ck_assert_uint_eq(bps_unnamed_shard(&book, &book, 12345, 6), 0);
     ck_assert_uint_eq(bps_share_weight(0, 3), 0);
     ck_assert_uint_eq(bps_share_weight(1e-8, 256), 1); /* little, but not nothing */
 }

@@ -771,7 +771,7 @@ START_TEST(test_frames_that_nobody_sends)
     h[13].op = BPS_WIRE_BROADCAST;
     h[13].root = 1; /* but worker 0 sends data */
     h[14].tensor = BPS_ID_UNNAMED;
-    h[14].round = 1;
+    h[14].round = BPS_ID_NUMBER + 1;
     h[15].bytes = UINT64_MAX - 3;
     h[15].partition = UINT32_MAX;
     h[15].offset = UINT32_MAX - 1023;

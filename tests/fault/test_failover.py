@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers are killed while a job trains: it goes on without them, and every result is right."""
+
+import unittest
+
+import cluster
+
+SETTINGS = ["cluster.peer_timeout=30s", "server.shards=2", "worker.partition=1MiB", "cluster.colocated=none"]
+STEPS = ["init", "loop:grad:1000000:end", "push:later:1000:float32:sum:1", "cast:last:1000:1", "leave"]
+WAYS = {
+    "over the network": [],
+    "over the network, by rank": ["server.order=rank"],
+    "with the server of the host": ["server.local=true"],
+}
+
+
+class Failover(unittest.TestCase):
+    def play(self, settings, servers, victims):
+        with cluster.ByHand(STEPS, servers=servers, settings=SETTINGS + settings) as job:
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("grad runs", part)
+            for victim in victims:
+                job.kill_and_wait(victim)
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("was lost", part, "err")
+            job.open("end")
+            ends = job.finish()
+        text = cluster.show(ends)
+        for part in ("worker 0", "worker 1"):
+            self.assertEqual(ends[part].status, 0, text)
+            for words in ("grad is right", "later: 3", "last: 2"):
+                self.assertIn(words, ends[part].out, text)
+        self.assertIn("the others sum what it has summed", ends["scheduler"].err, text)
+
+    def test_one(self):
+        for name, settings in WAYS.items():
+            with self.subTest(name):
+                self.play(settings, 2, ["server 0"])
+
+    def test_two_of_three(self):
+        self.play([], 3, ["server 2", "server 0"])
+
+    def test_the_last(self):
+        """The clear end."""
+        with cluster.ByHand(STEPS, servers=2, settings=SETTINGS) as job:
+            job.wait_for("grad runs", "worker 0")
+            job.kill_and_wait("server 1")
+            job.wait_for("was lost", "worker 0", "err")
+            job.kill_and_wait("server 0")
+            ends = job.finish()
+        for part in ("worker 0", "worker 1"):
+            self.assertEqual(ends[part].status, 3, cluster.show(ends))
+            self.assertRegex(ends[part].out, r"server 0 .* was lost", cluster.show(ends))
+
+    def test_switched_off(self):
+        with cluster.ByHand(STEPS, servers=2, settings=[*SETTINGS, "cluster.failover=false"]) as job:
+            job.wait_for("grad runs", "worker 0")
+            job.kill_and_wait("server 1")
+            ends = job.finish()
+        self.assertRegex(ends["worker 0"].out, r"server 1 .* was lost", cluster.show(ends))
+
+
+if __name__ == "__main__":
+    unittest.main()
