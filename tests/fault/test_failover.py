@@ -4,6 +4,7 @@
 import unittest
 
 import cluster
+import test_cuts
 
 SETTINGS = ["cluster.peer_timeout=30s", "server.shards=2", "worker.partition=1MiB", "cluster.colocated=none"]
 STEPS = ["init", "loop:grad:1000000:end", "push:later:1000:float32:sum:1", "cast:last:1000:1", "leave"]
@@ -39,6 +40,39 @@ class Failover(unittest.TestCase):
 
     def test_two_of_three(self):
         self.play([], 3, ["server 2", "server 0"])
+
+    def test_silent(self):
+        """It is stopped, and sent away when it goes on."""
+        settings = [setting for setting in SETTINGS if "peer_timeout" not in setting] + ["cluster.peer_timeout=2s"]
+        with cluster.ByHand(STEPS, servers=2, settings=settings) as job:
+            job.wait_for("grad runs", "worker 1")
+            job.stop("server 1")
+            job.wait_for("the others sum what it has summed", "scheduler", "err")
+            job.go_on("server 1")
+            job.open("end")
+            ends = job.finish()
+        text = cluster.show(ends)
+        for part in ("worker 0", "worker 1"):
+            self.assertEqual(ends[part].status, 0, text)
+            self.assertIn("grad is right", ends[part].out, text)
+        self.assertGreater(ends["server 1"].status, 0, text)
+        self.assertRegex(ends["server 1"].text, "no sign of life for 2 s|the scheduler at .* was lost", text)
+
+    def test_cut_off(self):
+        """One worker does not reach it any more."""
+        with cluster.ByHand(STEPS, servers=2, settings=SETTINGS) as job:
+            job.wait_for("grad runs", "worker 1")
+            port = job.watch_ports("server 0")[0]
+            self.assertTrue(test_cuts.cut(job.pid("worker 1"), port))
+            line = job.wait_for("the others sum what it has summed", "scheduler", "err")
+            job.open("end")
+            ends = job.finish()
+        text = cluster.show(ends)
+        self.assertRegex(line, r"server 0 \(.*\) was lost for worker 1 \(", text)
+        for part in ("worker 0", "worker 1"):
+            self.assertEqual(ends[part].status, 0, text)
+            self.assertIn("grad is right", ends[part].out, text)
+        self.assertRegex(ends["server 0"].text, "was lost for worker 1", text)
 
     def test_the_last(self):
         """The clear end."""
