@@ -9,10 +9,11 @@
 
 static struct bps_notice failure_notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
+    bool is_empty = round->bytes == 0 && round->max_bytes > 0; /* but the tensor is not, of which this is told */
     return (struct bps_notice){.kind = kind,
                                .id = round->base.id,
                                .bytes = round->max_bytes,
-                               .size = round->bytes,
+                               .size = is_empty ? 1 : round->bytes,
                                .status = round->base.verdict,
                                .text = text,
                                .summed = round->summed};

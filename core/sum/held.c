@@ -24,7 +24,11 @@ static bps_status take_part(struct bps_round *round, const struct bps_held_note 
     if (bps_bit(round->spoke_bits, note->rank)) {
         return bps_bit(round->for_group_bits, note->rank) == note->for_group ? BPS_OK : BPS_ERR_PROTOCOL;
     }
-    return bps_round_speak(round, note->rank, note->for_group);
+    bps_status status = bps_round_speak(round, note->rank, note->for_group);
+    if (status == BPS_OK && round->base.failure != NULL) {
+        bps_round_tell(round, note->rank, BPS_NOTICE_FAILED, round->base.failure);
+    }
+    return status;
 }
 
 static bps_status mark_slices(struct bps_round *round, const struct bps_held_note *note)
@@ -54,12 +58,12 @@ static bps_status mark_slices(struct bps_round *round, const struct bps_held_not
     return BPS_OK;
 }
 
-static bps_status note_apply(struct bps_round *round, struct bps_held_note *note)
+static bps_status note_apply(struct bps_round *round, struct bps_held_note *note, bool ends)
 {
     const struct bps_round_id *id = &round->base.id;
     note->applied = true;
     bps_status status = take_part(round, note);
-    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {
+    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0 || ends) {
         return status;
     }
     if (round->bytes != note->size || round->grid != note->grid) {
@@ -71,13 +75,13 @@ static bps_status note_apply(struct bps_round *round, struct bps_held_note *note
     return mark_slices(round, note);
 }
 
-bps_status bps_round_apply_held(struct bps_round *round)
+bps_status bps_round_apply_held(struct bps_round *round, bool ends)
 {
     bps_status status = BPS_OK;
     bps_round_hold(round);
     for (struct bps_held_note *note = round->base.key->notes; note != NULL && status == BPS_OK; note = note->next) {
         if (note->round == round->base.id.round && !note->applied) {
-            status = note_apply(round, note);
+            status = note_apply(round, note, ends);
         }
     }
     round->base.holds--; /* not collected: the caller still has it */
@@ -130,7 +134,7 @@ bps_status bps_sum_hold(struct bps_sum *sum, uint32_t rank, const struct bps_hel
     struct bps_round *round = (struct bps_round *)bps_key_open_round(key, held->id.round);
     if (round != NULL) {
         bps_round_hold(round);
-        status = bps_round_apply_held(round);
+        status = bps_round_apply_held(round, false);
         bps_round_release(round);
     }
     return status;

@@ -263,8 +263,11 @@ void bps_late_words(const struct bps_sum *sum, const uint64_t *missing, char *te
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group);
 
 /* ---- held.c ---- */
-/* Workers that have some of its results take part, as the key has noted it. BPS_ERR_PROTOCOL, _NOMEM. */
-bps_status bps_round_apply_held(struct bps_round *round);
+/*
+ * Workers that have some of its results take part, as the key has noted it; which ones does not matter of one that
+ * `ends` now. BPS_ERR_PROTOCOL, _NOMEM.
+ */
+bps_status bps_round_apply_held(struct bps_round *round, bool ends);
 
 /* ---- deliver.c ---- */
 /* The result is there. */

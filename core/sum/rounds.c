@@ -140,7 +140,7 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
         return status;
     }
     struct bps_round *round = (struct bps_round *)base;
-    if (key->notes != NULL && (status = bps_round_apply_held(round)) != BPS_OK) {
+    if (key->notes != NULL && (status = bps_round_apply_held(round, false)) != BPS_OK) {
         return status;
     }
     if (c->spec.coding != NULL && !c->dropped) {
@@ -187,7 +187,7 @@ static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct 
         return status;
     }
     struct bps_round *round = (struct bps_round *)base;
-    if (key->notes != NULL && (status = bps_round_apply_held(round)) != BPS_OK) {
+    if (key->notes != NULL && (status = bps_round_apply_held(round, true)) != BPS_OK) {
         return status;
     }
     if (!stops(round, rank)) {
