@@ -46,21 +46,38 @@ static void drop_lanes(struct bps_remote *remote)
     }
 }
 
+static void suspect(const struct bps_remote *remote, const char *why)
+{
+    const struct bps_worker *worker = remote->worker;
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_u32(&w, worker->view->book.shard[remote->index].member);
+    bps_put_bytes(&w, why, strlen(why));
+    bps_member_send(worker->member, BPS_FRAME_SUSPECT, &w);
+    bps_writer_fini(&w);
+}
+
+/* Another scheduler may not have heard it. */
+static void suspect_again(struct bps_worker *worker)
+{
+    for (uint32_t i = 0; i < worker->shards->remotes; i++) {
+        const struct bps_remote *remote = &worker->shards->remote[i];
+        if (remote->broken && !remote->retired) {
+            suspect(remote, "its connection was lost before");
+        }
+    }
+}
+
 void bps_remote_break(struct bps_remote *remote, const char *why)
 {
     struct bps_worker *worker = remote->worker;
-    struct bps_writer w;
     if (remote->broken || worker->phase >= BPS_WORKER_LEAVING || worker->failure != BPS_OK) {
         return;
     }
     bps_warn(LOG, "%s; waiting for the scheduler to name those who sum in its place", why);
     bps_push_rest(remote);
     drop_lanes(remote);
-    bps_writer_init(&w);
-    bps_put_u32(&w, worker->view->book.shard[remote->index].member);
-    bps_put_bytes(&w, why, strlen(why));
-    bps_member_send(worker->member, BPS_FRAME_SUSPECT, &w);
-    bps_writer_fini(&w);
+    suspect(remote, why);
 }
 
 /* ---- what is kept ---- */
@@ -204,7 +221,11 @@ static bool let_all_go(struct bps_worker *worker)
 void bps_remotes_inherit(struct bps_worker *worker)
 {
     struct bps_kept *kept, *next;
-    if (worker->shards == NULL || !let_all_go(worker) || worker->failure != BPS_OK) {
+    bool any = worker->shards != NULL && let_all_go(worker);
+    if (worker->shards != NULL) {
+        suspect_again(worker);
+    }
+    if (!any || worker->failure != BPS_OK) {
         return;
     }
     inherit_tensors(worker);

@@ -5,11 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "base/array.h"
 #include "base/assert.h"
 #include "node/transport.h"
 
-#define FAILURES 1024u /* of a partition, one after the other, that are kept */
+#define PAST_CACHE (16u << 10) /* bytes: what is less may be read again soon, by the next round's sender */
+#define FAILURES   1024u       /* of a partition, one after the other, that are kept */
 
 void bps_kept_init(struct bps_kept_store *store, struct bps_instance *net)
 {
@@ -30,18 +35,19 @@ static struct bps_kept_list *list_of(struct bps_kept_store *store, const struct 
     return &store->unnamed[bps_unnamed_kind((uint32_t)(kept->id >> 32))];
 }
 
-static void put_block(struct bps_kept_store *store, struct bps_kept_slice *slice)
+static void put_block(struct bps_kept_store *store, void **block, size_t bytes)
 {
-    if (slice->data != NULL) {
-        bps_pool_put(&store->pool, slice->data, slice->room);
-        slice->data = NULL;
+    if (*block != NULL) {
+        bps_pool_put(&store->pool, *block, bytes);
+        *block = NULL;
     }
 }
 
 static void empty_round(struct bps_kept_store *store, struct bps_kept_round *round)
 {
     for (uint32_t i = 0; i < round->room; i++) {
-        put_block(store, &round->slice[i]);
+        put_block(store, &round->slice[i].data, round->slice[i].room);
+        put_block(store, &round->slice[i].landing, round->slice[i].landing_room);
         round->slice[i].whole = false;
     }
     round->whole = 0;
@@ -177,13 +183,57 @@ void *bps_kept_place(struct bps_kept_store *store, struct bps_kept *kept, uint32
         forget_last(store, kept);
     }
     if (slice->data != NULL && slice->room < bytes) {
-        put_block(store, slice);
+        put_block(store, &slice->data, slice->room);
     }
     if (slice->data == NULL) {
         slice->data = bps_pool_get(&store->pool, bytes);
         slice->room = bytes;
     }
     return slice->data;
+}
+
+/* Results are read again only if a shard is lost. They come to the block that was free last, which is in the cache. */
+static void copy_past_cache(void *to, const void *from, size_t bytes)
+{
+#ifdef __SSE2__
+    const __m128i *in = from;
+    __m128i *out = to;
+    size_t n = bytes >= PAST_CACHE ? bytes / sizeof *in : 0;
+    for (size_t i = 0; i < n; i++) {
+        _mm_stream_si128(&out[i], _mm_load_si128(&in[i]));
+    }
+    _mm_sfence();
+    memcpy(out + n, in + n, bytes - n * sizeof *in);
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+void *bps_kept_land(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint32_t bytes)
+{
+    if (bps_kept_place(store, kept, index, bytes) == NULL) {
+        return NULL;
+    }
+    struct bps_kept_slice *slice = &kept->now.slice[index];
+    if (slice->landing != NULL && slice->landing_room < bytes) {
+        put_block(store, &slice->landing, slice->landing_room);
+    }
+    if (slice->landing == NULL) {
+        slice->landing = bps_pool_get(&store->pool, bytes);
+        slice->landing_room = bytes;
+    }
+    return slice->landing;
+}
+
+void bps_kept_landed(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, void *out)
+{
+    struct bps_kept_slice *slice = &kept->now.slice[index];
+    bps_assert(slice->landing != NULL && slice->data != NULL);
+    if (out != NULL) {
+        memcpy(out, slice->landing, slice->bytes);
+    }
+    copy_past_cache(slice->data, slice->landing, slice->bytes);
+    put_block(store, &slice->landing, slice->landing_room);
 }
 
 void bps_kept_whole(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint8_t flags)

@@ -17,8 +17,9 @@
 #include "sum/pool.h"
 
 struct bps_kept_slice {
-    void *data; /* a block of the store's pool; NULL: none */
-    uint32_t room, bytes;
+    void *data;    /* a block of the store's pool; NULL: none */
+    void *landing; /* the same, while it comes, if it is to be copied from there to where it belongs as well */
+    uint32_t room, bytes, landing_room;
     uint8_t flags; /* of the RESULT */
     bool whole;
 };
@@ -65,6 +66,9 @@ struct bps_kept *bps_kept_begin(struct bps_kept_store *store, const struct bps_t
                                 uint32_t grid);
 /* Where so many bytes of a slice go, or less: `bytes` of it says that. NULL: no memory. */
 void *bps_kept_place(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint32_t bytes);
+/* Likewise, but only until bps_kept_landed() has copied them to `out` as well; NULL: nowhere. */
+void *bps_kept_land(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint32_t bytes);
+void bps_kept_landed(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, void *out);
 /* They are there; flags: those of the RESULT. */
 void bps_kept_whole(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint8_t flags);
 /* All of the round that has begun comes once more. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plain.c - slices that carry the bytes of their partition as they are, from and to where these lie. */
-#include <string.h>
-
 #include "shards/shards.h"
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
@@ -36,7 +34,7 @@ static bps_status kept_expect(struct bps_task *task, uint32_t index, uint32_t by
     const struct bps_push *push = bps_push_of(task);
     bps_status status = plain_expect(task, index, bytes);
     if (status == BPS_OK && bytes > 0 &&
-        bps_kept_place(&push->remote->worker->shards->kept, push->kept, index, bytes) == NULL) {
+        bps_kept_land(&push->remote->worker->shards->kept, push->kept, index, bytes) == NULL) {
         status = BPS_ERR_NOMEM;
     }
     return status;
@@ -44,15 +42,16 @@ static bps_status kept_expect(struct bps_task *task, uint32_t index, uint32_t by
 
 static char *kept_place(struct bps_task *task, uint32_t index)
 {
-    return bps_push_of(task)->kept->now.slice[index].data;
+    return bps_push_of(task)->kept->now.slice[index].landing;
 }
 
 static bps_status kept_settle(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
-    const struct bps_kept_slice *slice = &bps_push_of(task)->kept->now.slice[index];
+    const struct bps_push *push = bps_push_of(task);
+    bool gets = bps_gets(&task->tensor->operation.roles, task->tensor->worker->job.rank);
     (void)report;
-    if (bps_gets(&task->tensor->operation.roles, task->tensor->worker->job.rank) && slice->bytes > 0) {
-        memcpy(plain_place(task, index), slice->data, slice->bytes);
+    if (push->kept->now.slice[index].bytes > 0) {
+        bps_kept_landed(&push->remote->worker->shards->kept, push->kept, index, gets ? plain_place(task, index) : NULL);
     }
     return BPS_OK;
 }

@@ -431,7 +431,6 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     push->got[index] = true;
     bps_traced_slice(task, BPS_TRACE_RESULT, remote->index, index * push->slice, 0, true);
     bps_status status = BPS_OK;
-    keep_slice(task, index);
     if (!task->failed) {
         if (bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now())) {
             note_path(remote);
@@ -440,6 +439,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
             update(remote);
         }
         status = push->payload->settle != NULL ? push->payload->settle(task, index, &report) : BPS_OK;
+        keep_slice(task, index);
     }
     if (status != BPS_INPROGRESS) {
         bps_push_settled(task, index, status, report.text);
