@@ -58,11 +58,15 @@ static void start_parts(struct bps_run *run)
     }
 }
 
-/* What the scheduler says: "host:port", and perhaps later "lost MEMBER". */
-static void take_line(struct bps_run *run, const char *line)
+/* What the scheduler says: "host:port", and perhaps later "without MEMBER" and "lost MEMBER". */
+static void take_line(struct bps_run *run, const char *text)
 {
+    int server;
+    const char *line = bps_run_keep(run->options, bps_cmd_print("%s", text));
     if (strncmp(line, "lost ", 5) == 0) {
         bps_run_lost(run, line + 5);
+    } else if (sscanf(line, "without server %d ", &server) == 1) {
+        bps_run_without(run, server);
     } else if (run->phase == BPS_RUN_STARTING) {
         run->options->plan.scheduler = line;
         start_parts(run);
@@ -81,11 +85,11 @@ static void announced(struct bps_run *run)
         return;
     }
     run->said_used += (size_t)n;
-    for (char *end; (end = memchr(run->said + run->said_taken, '\n', run->said_used - run->said_taken));) {
-        const char *line = run->said + run->said_taken;
-        *end = '\0';
-        run->said_taken = (size_t)(end - run->said) + 1;
-        take_line(run, line);
+    for (char *end; (end = memchr(run->said, '\n', run->said_used));) {
+        *end++ = '\0';
+        take_line(run, run->said);
+        run->said_used -= (size_t)(end - run->said);
+        memmove(run->said, end, run->said_used);
     }
 }
 

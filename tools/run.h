@@ -158,6 +158,7 @@ struct bps_run_child {
     uint64_t look; /* at which this was seen */
     bool done;     /* a worker that has ended well; a host whose workers have */
     bool told;     /* its failure is known already, before it is reaped */
+    bool spared;   /* a server that the job goes on without */
     struct bps_run_stream stream[2];
     struct bps_run_sink control; /* to the standard input of the scheduler, or of a host's ssh */
     struct bps_run_sink log;     /* its file in --log-dir */
@@ -188,6 +189,7 @@ struct bps_run {
     bool interrupted;                       /* by a signal: what the parts exit with is of no interest */
     bool part_done;                         /* as a part: has told that no worker is left here */
     bool part_lost;                         /* as a part: the connection has ended */
+    bool doomed;                            /* as a part: some member was lost for whom the job ends */
     bool services_ended;                    /* the servers and the scheduler are to end */
     bool childless;                         /* not even an adopted process is left */
     bool impatient;                         /* the user has interrupted when only output was left */
@@ -195,8 +197,8 @@ struct bps_run {
     int signals;                            /* signalfd */
     int announce;                           /* where the scheduler says something; -1: nothing is expected */
     void (*announced)(struct bps_run *run); /* called when there is something to read */
-    char said[512]; /* by the scheduler: lines, of which `said_taken` bytes have been looked at */
-    size_t said_used, said_taken;
+    char said[512];                         /* by the scheduler: a line that is not complete */
+    size_t said_used;
     const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
     struct bps_run_sink sink[2], nowhere;
     struct bps_run_child *children;
@@ -255,8 +257,15 @@ void bps_run_conclude(struct bps_run *run);
 void bps_run_end(struct bps_run *run);
 /* If the job has not failed so far: workers that wait for others to join end with this text as their error. */
 void bps_run_absent(struct bps_run *run, const char *why);
-/* The scheduler has lost a member, "worker 1 (...)". The text stays. */
+/* The scheduler has lost a member, "worker 1 (...)", for whom the job ends. The text stays. */
 void bps_run_lost(struct bps_run *run, const char *member);
+/* As a part: the same of some member, here or elsewhere. */
+void bps_run_doom(struct bps_run *run);
+/* The scheduler has lost this server, and the job goes on. */
+void bps_run_without(struct bps_run *run, int server);
+/* What the other hosts hear of it: of the servers that are lost and not missed, WITHOUT + N is the Nth on a host. */
+#define BPS_RUN_DOOM    127
+#define BPS_RUN_WITHOUT 128
 void bps_run_interrupt(struct bps_run *run, int number);
 void bps_run_reap(struct bps_run *run);
 void bps_run_tick(struct bps_run *run, uint64_t now);

@@ -7,6 +7,8 @@
  * job is over when this process has no child left, adopted ones included. Whoever waits for the part to join
  * need not use that time: the scheduler cannot miss a part that it has never met, and is told.
  *
+ * A server has not failed if the scheduler says that the job goes on without it.
+ *
  * Its status is that of the part which failed first. Which one that is the scheduler knows best: if it has
  * lost a member, the ends of the others are judged after the end of that one.
  */
@@ -25,6 +27,8 @@
 #define HOST_EXTRA (3 * BPS_S)
 /* A part that has died shows a little later than what others did because of it. */
 #define SETTLE (200 * BPS_MS)
+/* How long the scheduler may take to say whether the job goes on without a server that has died. */
+#define WORD (2 * BPS_S)
 
 const char *bps_run_signal_name(int number, char *text, size_t n)
 {
@@ -64,13 +68,17 @@ static bool is_open(const struct bps_run *run)
     return !run->status && run->phase <= BPS_RUN_FAILING;
 }
 
+static void tell_host(struct bps_run_child *child, unsigned char byte)
+{
+    bps_run_sink_put(&child->control, &byte, 1);
+    bps_run_sink_flush(&child->control);
+}
+
 /* To the whole process group here; a host passes the number on to its parts. */
 static void pass(struct bps_run_child *child, int number)
 {
     if (child->role == BPS_RUN_HOST && number != SIGKILL) {
-        unsigned char byte = (unsigned char)number;
-        bps_run_sink_put(&child->control, &byte, 1);
-        bps_run_sink_flush(&child->control);
+        tell_host(child, (unsigned char)number);
     } else if (child->pid > 0 && !child->reaped) {
         kill(-child->pid, number);
         if (number == SIGTERM) {
@@ -239,24 +247,32 @@ void bps_run_conclude(struct bps_run *run)
     run->cause[0] = '\0';
 }
 
-/* Says how a part failed, and that the job ends for it if it is the first. */
-static void report(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
+/* "server 1 (pid 4711) was killed by SIGKILL" */
+static void describe_end(const struct bps_run *run, const struct bps_run_child *child, pid_t pid, char *what, size_t n)
 {
-    char how[64], name[32], where[80] = "", what[300];
+    char how[64], name[32], where[80] = "";
     int status = exit_status(child->wait);
     if (WIFSIGNALED(child->wait)) {
         snprintf(how, sizeof(how), "was killed by %s", bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
     } else if (status == 0) {
         snprintf(how, sizeof(how), "ended before the workers");
-        status = BPS_EXIT_FAILURE;
     } else {
         snprintf(how, sizeof(how), "exited with status %d", status);
     }
     if (run->options->plan.host) {
         snprintf(where, sizeof(where), ", host %s", run->options->plan.host);
     }
-    snprintf(what, sizeof(what), "%s%s (pid %d%s) %s", child->role == BPS_RUN_HOST ? "the connection to " : "",
-             child->label, (int)pid, where, how);
+    snprintf(what, n, "%s%s (pid %d%s) %s", child->role == BPS_RUN_HOST ? "the connection to " : "", child->label,
+             (int)pid, where, how);
+}
+
+/* Says how a part failed, and that the job ends for it if it is the first. */
+static void report(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
+{
+    char what[300];
+    int status = exit_status(child->wait);
+    status = status == 0 ? BPS_EXIT_FAILURE : status;
+    describe_end(run, child, pid, what, sizeof(what));
     /* The end of a service says nothing that the first failure has not said, unless something has killed it. */
     bool is_news = is_open(run) || !is_service(child) || WIFSIGNALED(child->wait);
     if (!run->interrupted && is_news) {
@@ -267,6 +283,13 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
     }
     bps_run_absent(run, what);
     bps_run_fail(run, status);
+}
+
+static void report_spared(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
+{
+    char what[300];
+    describe_end(run, child, pid, what, sizeof(what));
+    bps_run_say(run, "%s; the job goes on without it", what);
 }
 
 static void judge(struct bps_run *run, struct bps_run_child *child)
@@ -282,7 +305,9 @@ static void judge(struct bps_run *run, struct bps_run_child *child)
     bool over = run->services_ended || run->part_done;
     bool refused = child->role == BPS_RUN_SERVER && over && exit_status(child->wait) == BPS_EXIT_FAILURE;
     bool early = is_service(child) && !over && run->phase < BPS_RUN_ENDING;
-    if (early || !(good || by_us || refused || child->told)) {
+    if (early && child->spared) {
+        report_spared(run, child, pid);
+    } else if (early || !(good || by_us || refused || child->told || child->spared)) {
         report(run, child, pid);
     }
     child->done = good;
@@ -354,16 +379,28 @@ static bool cause_has_shown(const struct bps_run *run)
     return false;
 }
 
-/* Whether the first failure could be the consequence of another that has not shown yet. */
+/* Whether a server has died of which the scheduler has not said yet what becomes of the job. */
+static bool needs_word(const struct bps_run *run)
+{
+    bool needs = false;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        needs = needs || (child->reaped && child->role == BPS_RUN_SERVER && !child->spared);
+    }
+    return needs && !run->lost && !run->doomed;
+}
+
+/* Whether the first failure could be none, or the consequence of another that has not shown yet. */
 static bool is_unclear(const struct bps_run *run)
 {
     bool failed = false, killed = false;
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        failed = failed || (child->reaped && !child->told && child->wait != 0);
-        killed = killed || (child->reaped && WIFSIGNALED(child->wait));
+        bool counts = child->reaped && !child->spared;
+        failed = failed || (counts && !child->told && child->wait != 0);
+        killed = killed || (counts && WIFSIGNALED(child->wait));
     }
-    return is_open(run) && failed && !(run->lost ? cause_has_shown(run) : killed);
+    return is_open(run) && (needs_word(run) || (failed && !(run->lost ? cause_has_shown(run) : killed)));
 }
 
 void bps_run_lost(struct bps_run *run, const char *member)
@@ -373,6 +410,34 @@ void bps_run_lost(struct bps_run *run, const char *member)
         run->judge_at = cause_has_shown(run) ? bps_now() : 0;
         enter(run, BPS_RUN_FAILING, run->options->grace);
     }
+    for (size_t i = 0; i < run->nchildren; i++) {
+        if (run->children[i].role == BPS_RUN_HOST) {
+            tell_host(&run->children[i], BPS_RUN_DOOM);
+        }
+    }
+}
+
+void bps_run_doom(struct bps_run *run)
+{
+    run->doomed = true;
+    run->judge_at = 0;
+    bps_run_reap(run);
+}
+
+void bps_run_without(struct bps_run *run, int server)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        struct bps_run_child *child = &run->children[i];
+        int hosts = (int)run->options->nhosts;
+        if (child->role == BPS_RUN_HOST && child->rank == server % hosts && server / hosts < BPS_RUN_WITHOUT) {
+            tell_host(child, (unsigned char)(BPS_RUN_WITHOUT + server / hosts));
+        }
+        if (child->role == BPS_RUN_SERVER && child->rank == server) {
+            child->spared = true;
+        }
+    }
+    run->judge_at = 0;
+    bps_run_reap(run);
 }
 
 void bps_run_reap(struct bps_run *run)
@@ -387,7 +452,7 @@ void bps_run_reap(struct bps_run *run)
     if (!is_unclear(run) || run->childless) {
         judge_all(run);
     } else if (!run->lost && !run->judge_at) {
-        run->judge_at = bps_now() + SETTLE;
+        run->judge_at = bps_now() + (needs_word(run) ? WORD : SETTLE);
     }
     if (run->phase == BPS_RUN_KILLING) {
         kill_all(run); /* whom the dead have left to us */

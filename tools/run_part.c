@@ -5,8 +5,9 @@
  * Everything the other side needs goes to its standard input, so that nothing has to be quoted and nothing
  * shows in the list of processes: one line "byteps-part VERSION LENGTH", then LENGTH bytes of strings
  * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the parts
- * there; 0 says that no worker is left anywhere, and the end of input that nobody cares any more. What comes
- * back is output with its prefixes, and on standard error the records "done", "absent WHY" and "failed STATUS CAUSE".
+ * there; 0 says that no worker is left anywhere, BPS_RUN_DOOM and above what the scheduler has said of members
+ * that are lost, and the end of input that nobody cares any more. What comes back is output with its prefixes,
+ * and on standard error the records "done", "absent WHY" and "failed STATUS CAUSE".
  */
 #include "tools/run.h"
 
@@ -238,6 +239,9 @@ void bps_run_part_control(struct bps_run *run)
         case 0:
             bps_run_end_services(run);
             break;
+        case BPS_RUN_DOOM:
+            bps_run_doom(run);
+            break;
         case SIGINT:
         case SIGTERM:
         case SIGHUP:
@@ -249,6 +253,10 @@ void bps_run_part_control(struct bps_run *run)
             bps_run_interrupt(run, bytes[i]);
             break;
         default:
+            if (bytes[i] >= BPS_RUN_WITHOUT) {
+                const struct bps_run_plan *plan = &run->options->plan;
+                bps_run_without(run, (bytes[i] - BPS_RUN_WITHOUT) * plan->machines + plan->machine);
+            }
             break;
         }
     }

@@ -21,8 +21,8 @@ static const char help_text[] =
     "cluster.ports) and ends with the job. `byteps run` starts it by itself.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
-    "                         once it listens, and \"lost MEMBER\" if the job ends for\n"
-    "                         the loss of one\n"
+    "                         once it listens, \"lost MEMBER\" if the job ends for the\n"
+    "                         loss of one, \"without MEMBER\" if it goes on\n"
     "      --absent FD        read a line from descriptor FD: why a member will never\n"
     "                         join; workers that wait for others, or come later, end\n"
     "                         with that as their error\n" BPS_CMD_CONF_HELP
@@ -46,11 +46,11 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(process->loop);
 }
 
-static void on_lost(void *arg, const char *member)
+static void on_lost(void *arg, const char *member, bool goes_on)
 {
     const struct process *process = arg;
     if (process->announce >= 0) {
-        dprintf(process->announce, "lost %s\n", member);
+        dprintf(process->announce, "%s %s\n", goes_on ? "without" : "lost", member);
     }
 }
 

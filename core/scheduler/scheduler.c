@@ -65,7 +65,7 @@ struct bps_scheduler {
     char why[BPS_TEXT_LIMIT + 1];    /* and for whom comes later */
     char absent[BPS_TEXT_LIMIT + 1]; /* why no generation can gather any more; "": it can */
     void (*finished)(void *arg, bps_status status);
-    void (*lost)(void *arg, const char *member);
+    void (*lost)(void *arg, const char *member, bool goes_on);
     void *arg;
 };
 
@@ -132,7 +132,7 @@ static void scheduler_fail_job(struct bps_scheduler *s, bps_status status, const
 static void scheduler_lose(struct bps_scheduler *s, const char *member, const char *text)
 {
     if (s->phase != ENDING) {
-        s->lost(s->arg, member);
+        s->lost(s->arg, member, false);
         scheduler_fail_job(s, BPS_ERR_LOST, text);
     }
 }
@@ -580,13 +580,13 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
 /* ---- servers that are lost ---- */
 
 /* The job goes on without the shards of this server, in the next view. False: it cannot. */
-static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *text)
+static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *text)
 {
-    uint32_t member = s->roster.workers + rank;
     if (s->phase != RUNNING || role != BPS_ROLE_SERVER || !scheduler_cluster(s)->failover ||
-        !bps_book_lose(&s->book, member)) {
+        !bps_book_lose(&s->book, s->roster.workers + rank)) {
         return false;
     }
+    s->lost(s->arg, who, true);
     bps_declared_stay(&s->declared, send_worker, s);
     s->retiring = NOBODY;
     s->book.view++;
@@ -604,7 +604,7 @@ static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, con
 
 static void lose_member(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *why)
 {
-    if (!fail_over(s, role, rank, why)) {
+    if (!fail_over(s, role, rank, who, why)) {
         scheduler_lose(s, who, why);
     }
 }
@@ -622,7 +622,7 @@ static bool is_out(const struct bps_scheduler *s, const struct bps_seat *seat)
 /* It is there, but not for all: it has to go. */
 static void expel(struct bps_scheduler *s, struct bps_seat *seat, const char *who, const char *text)
 {
-    if (fail_over(s, seat->join.role, seat->rank, text)) {
+    if (fail_over(s, seat->join.role, seat->rank, who, text)) {
         seat->retired = true;
         send_lost(&seat->guest->link, BPS_ERR_LOST, text);
         bps_link_finish(&seat->guest->link);
@@ -1060,8 +1060,8 @@ static void scheduler_on_tick(void *arg)
 
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
                              void (*finished)(void *arg, bps_status status),
-                             void (*lost)(void *arg, const char *member), void *arg, char *address, size_t n,
-                             struct bps_scheduler **out, struct bps_report *report)
+                             void (*lost)(void *arg, const char *member, bool goes_on), void *arg, char *address,
+                             size_t n, struct bps_scheduler **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = &conf->cluster;
     struct bps_scheduler *s = calloc(1, sizeof *s);

@@ -13,14 +13,14 @@ struct bps_scheduler;
 
 /*
  * Starts to listen on cluster.scheduler and works on the loop's thread. `finished` is called once when the
- * job is over: BPS_OK, or why it failed (already logged). If that is the loss of a member, `lost` is called
- * before the other members hear of it, with a text such as "worker 1 (host a, pid 7)". address[n] receives
- * "host:port" for members to dial.
+ * job is over: BPS_OK, or why it failed (already logged). `lost` is called before other members hear that one
+ * was lost: its text, such as "worker 1 (host a, pid 7)", and whether the job goes on without it or fails.
+ * address[n] receives "host:port" for members to dial.
  */
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
                              void (*finished)(void *arg, bps_status status),
-                             void (*lost)(void *arg, const char *member), void *arg, char *address, size_t n,
-                             struct bps_scheduler **out, struct bps_report *report);
+                             void (*lost)(void *arg, const char *member, bool goes_on), void *arg, char *address,
+                             size_t n, struct bps_scheduler **out, struct bps_report *report);
 /* Ends everything at once. */
 void bps_scheduler_free(struct bps_scheduler *scheduler);
 /* Ends the job in order: tells the members why (NULL: it is over) and calls finished when they know. */

@@ -25,10 +25,11 @@ static void hosting_on_finished(void *arg, bps_status status)
     bps_loop_stop(hosting->loop);
 }
 
-static void hosting_on_lost(void *arg, const char *member)
+static void hosting_on_lost(void *arg, const char *member, bool goes_on)
 {
     (void)arg;
     (void)member;
+    (void)goes_on;
 }
 
 static void *hosting_run(void *arg)

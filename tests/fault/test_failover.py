@@ -4,6 +4,7 @@
 import unittest
 
 import cluster
+import scripted
 import test_cuts
 
 SETTINGS = ["cluster.peer_timeout=30s", "server.shards=2", "worker.partition=1MiB", "cluster.colocated=none"]
@@ -92,6 +93,65 @@ class Failover(unittest.TestCase):
             job.kill_and_wait("server 1")
             ends = job.finish()
         self.assertRegex(ends["worker 0"].out, r"server 1 .* was lost", cluster.show(ends))
+
+
+@scripted.unwatched
+class ByRun(unittest.TestCase):
+    """The same with `byteps run`: its status is that of the workers."""
+
+    def play(self, settings=(), servers=2, **how):
+        """Kills the last server in the midst of rounds, and returns the ends and what `byteps run` has said."""
+        with cluster.ByRun(STEPS, servers=servers, settings=[*SETTINGS, *settings], **how) as job:
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("grad runs", part)
+            job.kill(f"server {servers - 1}")
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("was lost", part, "err")
+            job.open("end")
+            ends = job.finish()
+        return ends, ends["byteps run"]
+
+    def test_goes_on(self):
+        cases = {
+            "here": (None, 2, []),
+            "hosts": ("localhost:1,127.0.0.1:1", 2, []),
+            "two on a host": ("localhost:1,127.0.0.1:1", 4, []),
+            "workers go on": (None, 1, ["cluster.colocated=all"]),
+        }
+        for name, (hosts, servers, settings) in cases.items():
+            with self.subTest(name):
+                ends, own = self.play(settings, servers=servers, hosts=hosts)
+                text = cluster.show(ends)
+                self.assertEqual(own.status, 0, text)
+                for part in ("worker 0", "worker 1"):
+                    for words in ("grad is right", "later: 3", "last: 2"):
+                        self.assertIn(words, ends[part].out, text)
+                line = (rf"byteps run: server {servers - 1} \(pid \d+(, host \S+)?\) was killed by SIGKILL; "
+                        r"the job goes on without it")
+                self.assertRegex(own.err, rf"\A{line}\Z", text)
+
+    def test_expelled(self):
+        """It is silent, and ends with an error as soon as it can."""
+        with cluster.ByRun(STEPS, servers=2, settings=[*SETTINGS, "cluster.peer_timeout=2s"]) as job:
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("grad runs", part)
+            job.stop("server 1")
+            job.wait_for("was lost", "scheduler", "err")
+            job.go_on("server 1")
+            job.wait_for("the job goes on without it", None, "err")
+            job.open("end")
+            ends = job.finish()
+        own = ends["byteps run"]
+        self.assertEqual(own.status, 0, cluster.show(ends))
+        line = r"byteps run: server 1 \(pid \d+\) exited with status \d+; the job goes on without it"
+        self.assertRegex(own.err, rf"\A{line}\Z", cluster.show(ends))
+
+    def test_switched_off(self):
+        for hosts in (None, "localhost:1,127.0.0.1:1"):
+            with self.subTest(hosts):
+                ends, own = self.play(["cluster.failover=false"], hosts=hosts)
+                self.assertEqual(own.status, 137, cluster.show(ends))
+                self.assertRegex(own.err, r"server 1 \(.*\) was killed by SIGKILL; ending the job", cluster.show(ends))
 
 
 if __name__ == "__main__":

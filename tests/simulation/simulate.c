@@ -281,10 +281,11 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(arg);
 }
 
-static void on_lost(void *arg, const char *member)
+static void on_lost(void *arg, const char *member, bool goes_on)
 {
     (void)arg;
     (void)member;
+    (void)goes_on;
 }
 
 /* If it is this one of scheduler and servers, one of its allocations is going to fail. */
