@@ -37,7 +37,7 @@ struct lent {
 
 static struct engine {
     struct bps_sum *sum;
-    bool aggregates;
+    bool aggregates, partial;
     struct bps_sum_cursor cursor[WORKERS], opened[WORKERS];
     uint32_t at[WORKERS]; /* bytes of the slice that have come */
     bool closed[WORKERS]; /* the link has ended: for a frame that is not allowed, or by itself */
@@ -100,6 +100,12 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     (void)owner;
     check(rank < WORKERS && engine.deliveries < DELIVERIES);
     engine.delivery[engine.deliveries++] = (struct delivery){slice, rank};
+}
+
+static void on_want(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    check(rank < WORKERS && slice->holder == rank + 1 && !engine.aggregates);
 }
 
 static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
@@ -421,8 +427,8 @@ static size_t act_on_aggregator(const uint8_t *step, size_t size)
             distribute(step[1] % engine.pendings);
         }
         return 2;
-    case 0x40:
-        if (frame_of(step, size, &header)) {
+    case 0x40: /* where there is no network, nothing of it fails there */
+        if (engine.partial && frame_of(step, size, &header)) {
             forget_pending(&header);
             bps_frame_fail(engine.sum, &header, "planted");
         }
@@ -435,6 +441,32 @@ static size_t act_on_aggregator(const uint8_t *step, size_t size)
     }
 }
 
+/* A worker has results of a shard that is lost, or gives one: with some bytes behind the frame. */
+static size_t act_on_held(const uint8_t *step, size_t size)
+{
+    struct bps_header header;
+    struct bps_reader r;
+    uint32_t rank = (step[0] >> 3 & 3) % WORKERS;
+    size_t used = (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
+    bool is_final = (step[0] & 0x20) != 0;
+    if (engine.closed[rank] || !frame_of(step, size, &header)) {
+        return used;
+    }
+    if ((step[0] & 0x80) == 0) {
+        static const uint32_t slices[] = {SLICE, 2 * SLICE, SLICE / 2, SLICE + SLICE / 2};
+        header.slice = slices[step[7] & 3];
+    }
+    uint32_t bytes = is_final ? header.length : (uint32_t)step[11] >> 5;
+    bytes = bytes < PARTITION ? bytes : PARTITION;
+    bps_reader_init(&r, is_final ? payload : &step[11], is_final || bytes == 0 ? bytes : 1);
+    bps_status status =
+        is_final ? bps_frame_final(engine.sum, rank, &header, &r) : bps_frame_held(engine.sum, rank, &header, &r);
+    if (status != BPS_OK) {
+        end_link(rank);
+    }
+    return used;
+}
+
 static size_t act(const uint8_t *step, size_t size)
 {
     struct bps_header header;
@@ -442,6 +474,9 @@ static size_t act(const uint8_t *step, size_t size)
     size_t used = (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
     if (engine.aggregates && (step[0] & 0x60) != 0) {
         return act_on_aggregator(step, size);
+    }
+    if ((step[0] & 0x40) != 0) {
+        return act_on_held(step, size);
     }
     switch (step[0] & 7) {
     case 0:
@@ -484,6 +519,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct bps_sum_events events = {
         .finished = on_finished,
         .result = on_result,
+        .want = on_want,
         .notice = on_notice,
         .loan_read = on_read,
         .loan_write = on_write,
@@ -509,6 +545,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     memset(&engine, 0, sizeof engine);
     engine.aggregates = kind >= 2;
+    engine.partial = kind == 2;
     if (bps_sum_new(&config, &engine.sum) != BPS_OK) {
         return 0;
     }

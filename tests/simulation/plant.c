@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - errors that are planted into error feedback, views and devices, to show that they are found. */
+/* plant.c - errors planted into error feedback, views, devices and heirs of servers, to show that they are found. */
 #include <string.h>
 
 #include "coding/feedback.h"
@@ -22,6 +22,7 @@ static enum {
     EARLY,
     ORDER,
     DIVISOR,
+    FINAL,
     PLANTS
 } plant;
 static const char *const names[PLANTS] = {
@@ -37,6 +38,7 @@ static const char *const names[PLANTS] = {
     "early",             /* nobody waits for a device */
     "order",             /* one of the devices of a group is given steps in another order */
     "divisor",           /* a group's average is not divided, or twice */
+    "final",             /* the heir of a server is given another result than a worker has of it */
 };
 
 bool sim_plant(const char *name)
@@ -151,4 +153,20 @@ uint32_t __wrap_bps_devices_divisor(const struct bps_operation *operation)
 {
     uint32_t divisor = __real_bps_devices_divisor(operation);
     return plant == DIVISOR ? 3 - (divisor > 1) : divisor;
+}
+
+bps_status __real_bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset,
+                                bool codes, const void *data, uint32_t bytes);
+bps_status __wrap_bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset,
+                                bool codes, const void *data, uint32_t bytes);
+bps_status __wrap_bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset,
+                                bool codes, const void *data, uint32_t bytes)
+{
+    static uint8_t other[1u << 16];
+    bool is_other = plant == FINAL && bytes > 0 && bytes <= sizeof other;
+    if (is_other) {
+        memcpy(other, data, bytes);
+        other[bytes - 1] ^= 0x40;
+    }
+    return __real_bps_sum_final(sum, rank, id, offset, codes, is_other ? other : data, bytes);
 }

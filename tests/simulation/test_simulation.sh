@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Random jobs with any trouble, and with an allocation that fails in a worker, or elsewhere; others with SEED=n. What
-# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback, views and devices
-# are found. With a sanitizer, which sees in each job what these do not, a part of them is enough.
+# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback, views, devices and
+# results of lost servers are found. With a sanitizer, which sees in each job what these do not, a part of them is enough.
 set -e
 simulate="${top_builddir:?}/tests/simulation/simulate"
 many=300 few=75
@@ -22,6 +22,10 @@ many=300 few=75
 [ -z "$SANITIZER" ] || exit 0
 if ! "$simulate" -p view 1 20 0 | grep -Eq "it does not go on|an operation failed for no reason"; then
     echo "test_simulation.sh: workers that disagree about a view were planted, and not found"
+    exit 1
+fi
+if ! "$simulate" -p final 1 100 4 | grep -q "a result is wrong"; then
+    echo "test_simulation.sh: results of a lost server that differ were planted, and not found"
     exit 1
 fi
 for plant in early order divisor; do
