@@ -20,6 +20,8 @@ LOOP = ["init", "loop:grad:100000:enough", "leave"]
 IDLE = ["init", "push:warm:8:float32:sum:1", "gate:idle", "loop:grad:100000:enough", "leave"]
 LATE = ["@2:gate:late", "init", "leave"]
 WORKERS = [1, 2]  # ranks 1 and 2 are on host 1, an extra server is on host 2
+TIMES = ["cluster.peer_timeout=3s", "cluster.rendezvous_timeout=20s"]  # who is cut off waits for another scheduler
+SWITCHED_OFF = ["cluster.failover=false"]
 BY_TRANSPORT = ["cluster.peer_timeout=300s", "transports.net.user_timeout=2s", "transports.net.keepalive=2s"]
 LOST = r"(scheduler|server \d+|worker \d+) (?:\(host|at) .* was lost: "
 
@@ -68,7 +70,7 @@ class TooLong(unittest.TestCase):
     """Those on either side of the cut say who of the other side gives no sign of life."""
 
     def cut(self, host, steps=LOOP, unplug=False, more=(), **shape):
-        settings = ["cluster.peer_timeout=3s", "server.shards=1", *more]
+        settings = [*TIMES, "server.shards=1", *more]
         with OnHosts(steps, settings, **shape) as hosts:
             hosts.wait_for_all("at idle" if steps is IDLE else "grad runs")
             hosts.bed.cut(host, unplug)
@@ -82,6 +84,21 @@ class TooLong(unittest.TestCase):
                 lost = set(re.findall(LOST, end.out + end.err))
                 others = set(ends) - beyond if part in beyond else beyond
                 self.assertTrue(lost & others, f"{part} speaks of {lost}\n{hosts.job.show()}")
+
+    def outlive(self):
+        """Workers serve as well, so the job goes on without the server."""
+        with OnHosts(LOOP, [*TIMES, "server.shards=1"], servers=1) as hosts:
+            hosts.wait_for_all("grad runs")
+            hosts.bed.cut(2)
+            hosts.job.wait_for("the others sum what it has summed", "scheduler", "any")
+            hosts.open("enough")
+            for part, end in hosts.finish(self).items():
+                if part == "server 0":
+                    self.assertRegex(end.out + end.err, LOST, hosts.job.show())
+                else:
+                    self.assertEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+                if part in hosts.workers:
+                    self.assertIn("grad is right", end.out, hosts.job.show())
 
     def cut_for_the_transport(self):
         """The transport hears no acknowledgement long before the members miss each other's signs of life."""
@@ -112,7 +129,8 @@ class TooLong(unittest.TestCase):
             "with workers": lambda: self.cut(1, servers=1),
             "with workers, unplugged": lambda: self.cut(1, servers=1, unplug=True),
             "with workers, idle": lambda: self.cut(1, steps=IDLE, servers=1),
-            "with a server": lambda: self.cut(2, servers=1),
+            "with a server": self.outlive,
+            "with a server that the job does not go on without": lambda: self.cut(2, servers=1, more=SWITCHED_OFF),
             "with workers and a server": lambda: self.cut(1, beside=True),
             "with a worker that serves": lambda: self.cut(0),
             "with the worker that serves all": lambda: self.cut(0, more=["cluster.colocated=first"]),
