@@ -21,7 +21,8 @@
 
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
 
-static unsigned flipped, first_flip, flips;
+/* Several threads send. */
+static _Atomic unsigned flipped, first_flip, flips;
 
 void flip_frames(unsigned type, unsigned first, unsigned count)
 {
@@ -51,7 +52,7 @@ static size_t find_frame(const struct msghdr *message, size_t *before)
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    static unsigned seen;
+    static _Atomic unsigned seen;
     ssize_t (*real)(int, const struct msghdr *, int);
     struct iovec pieces[PIECES];
     struct msghdr changed = *message;
