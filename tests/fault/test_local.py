@@ -155,8 +155,8 @@ class Kills(test_kills.ByHand):
 
     def strike_on_hosts(self, phase, victim):
         """
-        Workers 0 and 1 on one host, worker 2 on another: the network carries a partial sum. Workers sum for the network,
-        too: the job would go on without the server.
+        Workers 0 and 1 on one host, worker 2 on another: the network carries a partial sum. As workers sum for the
+        network, too, the job would go on without the server.
         """
         steps, settings = test_kills.STEPS[phase], [*test_kills.SETTINGS, *test_kills.GATHER, "cluster.failover=false"]
         with cluster.ByHand(steps, 3, 1, settings, hosts="aabc") as job:
