@@ -449,6 +449,9 @@ void bps_worker_free(struct bps_worker *worker)
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
     bps_lateness_fini(&worker->late);
+    for (int kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
+        bps_sequence_fini(&worker->over[kind]);
+    }
     pthread_mutex_destroy(&worker->late_lock);
     free(worker->failure_text);
     bps_pin_fini(&worker->pin);
