@@ -54,6 +54,7 @@ struct bps_conf_cluster {
     const char *job;         /* a word that tells jobs apart */
     const char *secret_file; /* "": none; $BYTEPS_SECRET counts more */
     uint32_t checksum;       /* of each frame: BPS_CHECKSUM_* */
+    bool encrypt;            /* all that leaves a host */
     const char *alive_file;  /* whose time this process renews; "": none */
     int64_t workers;
     int64_t servers;             /* processes of their own */

@@ -20,6 +20,10 @@ static const struct bps_option cluster_table[] = {
      "none|blake2s|gmac",
      "All that travels between members has a checksum, and what does not match it is not used: blake2s finds what has "
      "changed on its way by chance; gmac, which is faster, also what somebody without the secret has changed."},
+    {"encrypt", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, encrypt), "false", NULL,
+     "All that travels between members is encrypted and authenticated (AES-256-GCM, with keys that come from the "
+     "secret of the job, which all must be given), but for shared memory within a host; what has changed on its way is "
+     "not used."},
     {"alive_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, alive_file), "", NULL,
      "A file whose time this process renews each second while it is in a job or waits for one, for probes such as "
      "those "

@@ -208,6 +208,16 @@ static void check_secret(struct bps_check *check)
     conf->has_secret = true;
 }
 
+static void check_encrypt(struct bps_check *check)
+{
+    const struct bps_conf_cluster *cluster = &check->conf->cluster;
+    if (cluster->encrypt && cluster->checksum != BPS_CHECKSUM_NONE) {
+        problem_at(check, "cluster.checksum",
+                   "superfluous, because with cluster.encrypt = true each frame proves that it is as it was sent; "
+                   "expected none");
+    }
+}
+
 /* ---- cores ---- */
 
 /* Only the notation: which cores there are is known where they are used. */
@@ -253,8 +263,8 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes,     check_ranks, check_colocated, check_job,
-                                      check_scheduler, check_ports, check_secret,    check_cores};
+    static const check_fn checks[] = {check_sizes, check_ranks,  check_colocated, check_job,  check_scheduler,
+                                      check_ports, check_secret, check_encrypt,   check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

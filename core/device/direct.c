@@ -61,10 +61,10 @@ const char *bps_direct_obstacle(const struct bps_instance *reducer, const struct
     ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
     *least = attr.device_bytes;
     const struct bps_conf *conf = transport->conf;
-    bool checked = conf != NULL && conf->cluster.checksum != BPS_CHECKSUM_NONE;
+    bool checked = conf != NULL && (conf->cluster.checksum != BPS_CHECKSUM_NONE || conf->cluster.encrypt);
     return attr.device_bytes == 0                   ? "the transport does not reach devices"
            : bps_device_ops(reducer)->share == NULL ? "the reducer does not share the memory of its devices"
-           : checked                                ? "cluster.checksum needs the host"
+           : checked                                ? "cluster.checksum or cluster.encrypt needs the host"
            : bps_graph_has_plugins(graph)           ? "worker.graph lists plugins, which need the host"
                                                     : NULL;
 }

@@ -7,6 +7,7 @@
 #include <byteps/transport.h>
 
 #include "base/log.h"
+#include "base/report.h"
 #include "base/route.h"
 #include "base/text.h"
 #include "plugin/returned.h"
@@ -26,11 +27,25 @@ static const struct bps_conf_node *transport_use_of(const struct bps_conf *conf,
     return NULL;
 }
 
+bps_status bps_transport_check_secret(const struct bps_conf *conf, struct bps_report *report)
+{
+    if (!conf->cluster.encrypt || conf->has_secret) {
+        return BPS_OK;
+    }
+    return bps_fail(report, BPS_ERR_CONF,
+                    "cluster.encrypt = true: there is no secret to make keys of; give all processes of the job the "
+                    "same " BPS_SECRET_VARIABLE ", such as openssl rand -hex 32 prints, or a file of it by "
+                    "cluster.secret_file; byteps run makes one by itself");
+}
+
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                               struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", transport_use_of(conf, "push_pull"), "net", loop, out,
-                        report);
+    bool alone = conf->cluster.scheduler[0] == '\0';
+    bps_status status = alone ? BPS_OK : bps_transport_check_secret(conf, report);
+    return status != BPS_OK ? status
+                            : bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", transport_use_of(conf, "push_pull"),
+                                           "net", loop, out, report);
 }
 
 bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,

@@ -24,6 +24,11 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
  * that, and the job has no secret.
  */
 bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report);
+/*
+ * Whether what travels can be encrypted, if it is to be; bps_transport_open() asks as well. BPS_ERR_CONF, with what to
+ * do: there is no secret.
+ */
+bps_status bps_transport_check_secret(const struct bps_conf *conf, struct bps_report *report);
 
 #define BPS_LANES_LIMIT 16u /* links of a worker to one shard */
 #define BPS_LANES_TIMES 2u  /* as many as the transport asks for, or up to so many times that */

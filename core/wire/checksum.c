@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checksum.c - the first 8 bytes of AES-256-GMAC, or of BLAKE2s-256. */
+/* checksum.c - the first 8 bytes of AES-256-GMAC, or of BLAKE2s-256; or the keys of what is encrypted. */
 #include "wire/checksum.h"
 
 #include <endian.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,32 +16,34 @@
 #define NONCE_BYTES  12 /* of GCM */
 
 struct bps_checksum {
-    EVP_CIPHER_CTX *cipher; /* of GMAC, keyed; */
+    EVP_CIPHER_CTX *cipher; /* of GMAC, or of what is encrypted, keyed; */
     EVP_MD_CTX *digest;     /* or of BLAKE2s */
+    bool encrypts;
 };
 
 /* HKDF-SHA256, as for channels: of the key of the link, with both nonces as the salt. */
-static bool derive(const uint8_t *key, const struct bps_introduction *introduction, enum bps_link_end sender,
-                   uint8_t out[SECRET_BYTES])
+static bool derive(const uint8_t *key, const struct bps_introduction *introduction, const char *what,
+                   enum bps_link_end sender, uint8_t out[SECRET_BYTES])
 {
     uint8_t salt[2 * BPS_NONCE_BYTES], extracted[SECRET_BYTES];
-    uint8_t label[] = "frame checksum\0\1"; /* then the sender, and the number of the block */
     unsigned n = sizeof extracted;
+    char label[32]; /* what it is for, then the sender, and the number of the block */
+    size_t bytes = (size_t)snprintf(label, sizeof label, "%s%c%c", what, sender, 1);
     memcpy(salt, introduction->challenge, BPS_NONCE_BYTES);
     memcpy(salt + BPS_NONCE_BYTES, introduction->response, BPS_NONCE_BYTES);
-    label[sizeof label - 3] = (uint8_t)sender;
     bool made = HMAC(EVP_sha256(), salt, sizeof salt, key, BPS_KEY_BYTES, extracted, &n) != NULL &&
-                HMAC(EVP_sha256(), extracted, sizeof extracted, label, sizeof label - 1, out, &n) != NULL;
+                HMAC(EVP_sha256(), extracted, sizeof extracted, (uint8_t *)label, bytes, out, &n) != NULL;
     OPENSSL_cleanse(extracted, sizeof extracted);
     return made;
 }
 
-static bool init_gmac(struct bps_checksum *checksum, const uint8_t *key, const struct bps_introduction *introduction,
-                      enum bps_link_end sender)
+static bool init_cipher(struct bps_checksum *checksum, const uint8_t *key, const struct bps_introduction *introduction,
+                        enum bps_link_end sender)
 {
+    const char *what = checksum->encrypts ? "frame encryption" : "frame checksum";
     uint8_t secret[SECRET_BYTES];
     checksum->cipher = EVP_CIPHER_CTX_new();
-    bool made = checksum->cipher != NULL && derive(key, introduction, sender, secret) &&
+    bool made = checksum->cipher != NULL && derive(key, introduction, what, sender, secret) &&
                 EVP_EncryptInit_ex(checksum->cipher, EVP_aes_256_gcm(), NULL, secret, NULL) == 1;
     OPENSSL_cleanse(secret, sizeof secret);
     return made;
@@ -55,8 +58,9 @@ bps_status bps_checksum_new(uint32_t kind, const uint8_t *key, const struct bps_
     }
     struct bps_checksum *checksum = calloc(1, sizeof *checksum);
     bool made = checksum != NULL;
-    if (made && kind == BPS_CHECKSUM_GMAC) {
-        made = init_gmac(checksum, key, introduction, sender);
+    if (made && kind >= BPS_CHECKSUM_GMAC) {
+        checksum->encrypts = kind == BPS_CHECKSUM_ENCRYPT;
+        made = init_cipher(checksum, key, introduction, sender);
     } else if (made) {
         checksum->digest = EVP_MD_CTX_new();
         made = checksum->digest != NULL && EVP_DigestInit_ex(checksum->digest, EVP_blake2s256(), NULL) == 1;
@@ -112,16 +116,26 @@ static bool checksum_of(struct bps_checksum *checksum, uint64_t number, const ui
                                     : blake2s_of(checksum->digest, number, header, payload, bytes, out);
 }
 
-bps_status bps_checksum_put(struct bps_checksum *checksum, uint64_t number, uint8_t header[BPS_HEADER_BYTES],
-                            const void *payload, uint32_t bytes)
+uint32_t bps_checksum_grows(const struct bps_checksum *checksum)
 {
-    return checksum_of(checksum, number, header, payload, bytes, header + COVERED) ? BPS_OK : BPS_ERR_NOMEM;
+    return checksum != NULL && checksum->encrypts ? BPS_CIPHER_TAG : 0;
 }
 
-bool bps_checksum_fits(struct bps_checksum *checksum, uint64_t number, const uint8_t header[BPS_HEADER_BYTES],
-                       const void *payload, uint32_t bytes)
+bps_status bps_checksum_put(struct bps_checksum *checksum, uint64_t number, uint8_t header[BPS_HEADER_BYTES],
+                            const void *payload, uint32_t bytes, void *out)
+{
+    bool made = checksum->encrypts ? bps_cipher_seal(checksum->cipher, number, header, payload, bytes, out)
+                                   : checksum_of(checksum, number, header, payload, bytes, header + COVERED);
+    return made ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+bool bps_checksum_fits(struct bps_checksum *checksum, uint64_t number, uint8_t header[BPS_HEADER_BYTES],
+                       const void *payload, uint32_t bytes, void *out)
 {
     uint8_t own[FIELD_BYTES];
+    if (checksum->encrypts) {
+        return bps_cipher_open(checksum->cipher, number, header, payload, bytes, out);
+    }
     return checksum_of(checksum, number, header, payload, bytes, own) &&
            CRYPTO_memcmp(own, header + COVERED, FIELD_BYTES) == 0;
 }

@@ -27,10 +27,22 @@ static const char greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 /* And it is as long as the longest header that another version may read. */
 #define CHALLENGE_BYTES (256 - BPS_HEADER_BYTES)
 
+/* Whether no frame of it leaves the host. */
+static bool stays_on_host(const struct bps_link *link)
+{
+    struct bps_transport_attr attr = {.lanes = 1};
+    BPS_CALLING(link->transport, "query", NULL);
+    ((const struct bps_transport_ops *)link->transport->ops)->query(link->transport->self, &attr);
+    return attr.local;
+}
+
 /* BPS_CHECKSUM_* of this end. */
 static uint8_t checksum_kind(const struct bps_link *link)
 {
     const struct bps_conf *conf = link->transport->conf;
+    if (conf != NULL && conf->cluster.encrypt) {
+        return stays_on_host(link) ? BPS_CHECKSUM_NONE : BPS_CHECKSUM_ENCRYPT;
+    }
     return (uint8_t)(conf != NULL ? conf->cluster.checksum : BPS_CHECKSUM_NONE);
 }
 
@@ -141,6 +153,12 @@ static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;
     }
+    if (other != own && (other == BPS_CHECKSUM_ENCRYPT || own == BPS_CHECKSUM_ENCRYPT)) {
+        (void)bps_fail(&report, BPS_ERR_REFUSED,
+                       "cluster.encrypt is %s here, but %s there; it must be the same on all members",
+                       own == BPS_CHECKSUM_ENCRYPT ? "true" : "false", own == BPS_CHECKSUM_ENCRYPT ? "false" : "true");
+        return handshake_give_up(link, BPS_ERR_REFUSED, report.text);
+    }
     if (other != own) {
         (void)bps_fail(&report, BPS_ERR_REFUSED,
                        "cluster.checksum is %s here, but %s there; it must be the same on all members", names[own],
@@ -184,7 +202,7 @@ void bps_link_welcome(struct bps_link *link)
     w.failed = bps_prove(link->key, BPS_ACCEPTOR, &link->introduction, proof) != BPS_OK ||
                check_frames(link, BPS_ACCEPTOR) != BPS_OK;
     bps_put_bytes(&w, proof, sizeof proof);
-    link->state = BPS_LINK_OPEN;
+    link->state = w.failed ? BPS_LINK_REFUSED : BPS_LINK_OPEN; /* nothing goes out as it is that is to be encrypted */
     bps_link_send_message(link, BPS_FRAME_WELCOME, &w);
     bps_writer_fini(&w);
 }

@@ -29,7 +29,7 @@ struct bps_parcel {
     uint64_t number;
     uint32_t held; /* by the transport: as often as it was handed this frame and has not said `sent` */
     uint32_t bytes;
-    const void *payload; /* of a slice the owner's, else: */
+    const void *payload; /* of a slice that is not encrypted the owner's, else: */
     uint8_t own[];
 };
 
@@ -120,7 +120,7 @@ static struct bps_parcel *following(struct bps_parcel *parcel)
 /* It is out no more; the link may be gone after it. */
 static void take_parcel(struct bps_link *link, struct bps_parcel *parcel)
 {
-    uint64_t bytes = sizeof *parcel + (parcel->slice ? 0 : parcel->bytes);
+    uint64_t bytes = sizeof *parcel + (parcel->payload == parcel->own ? parcel->bytes : 0);
     bool slice = parcel->slice;
     void *cookie = parcel->cookie;
     STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
@@ -200,15 +200,15 @@ static bps_status on_ack(struct bps_link *link, const void *payload)
 }
 
 /* Of a link with checksums: whether the frame is for the owner. *status not BPS_OK: it ends the link. */
-static bool has_arrived(struct bps_link *link, const void *payload, bps_status *status)
+static bool has_arrived(struct bps_link *link, const void *payload, uint8_t *own, bps_status *status)
 {
     uint8_t bytes[BPS_HEADER_BYTES];
     struct bps_header header;
     *status = BPS_OK;
-    enum bps_arrival arrival = bps_repeat_judge(&link->repeat, &link->header, payload);
+    enum bps_arrival arrival = bps_repeat_judge(&link->repeat, &link->header, payload, own);
     switch (arrival) {
     case BPS_ARRIVED_ACK:
-        *status = on_ack(link, payload);
+        *status = on_ack(link, own);
         return false;
     case BPS_PASSED_OVER:
         return false;
@@ -252,20 +252,36 @@ static bps_status deliver_slice(struct bps_link *link, const struct bps_header *
     return still_there(link, &watch) ? status : BPS_OK;
 }
 
+/* Memory for all of the payload. */
+static bool collects(struct bps_link *link)
+{
+    if (link->payload == NULL) {
+        link->payload = malloc(link->header.length > 0 ? link->header.length : 1);
+    }
+    return link->payload != NULL;
+}
+
 /* The frame is whole; its payload lies in link->payload, or where the transport has it. */
 static bps_status link_deliver(struct bps_link *link, const void *payload)
 {
-    struct bps_header header = link->header;
+    bool encrypted = bps_checksum_grows(link->repeat.receiving) > 0;
+    bps_assert(link->channel != NULL && (link->header.length == 0 || payload != NULL));
+    if (encrypted && !collects(link)) {
+        return BPS_ERR_NOMEM;
+    }
     uint8_t *own = link->payload;
-    bps_assert(link->channel != NULL && (header.length == 0 || payload != NULL));
-    link->payload = NULL;
-    header.checksum = 0;
-    struct bps_reader reader;
-    bps_reader_init(&reader, payload, header.length);
     bps_status status = BPS_OK;
-    if (link->repeat.receiving != NULL && !has_arrived(link, payload, &status)) {
-        /* and there may be no link any more */
-    } else if (link->state != BPS_LINK_OPEN) {
+    link->payload = NULL;
+    if (link->repeat.receiving != NULL && !has_arrived(link, payload, own, &status)) {
+        free(own); /* and there may be no link any more */
+        return status;
+    }
+    struct bps_header header = link->header;
+    struct bps_reader reader;
+    payload = encrypted ? own : payload;
+    header.checksum = 0;
+    bps_reader_init(&reader, payload, header.length);
+    if (link->state != BPS_LINK_OPEN) {
         status = bps_handshake(link, &header, &reader);
     } else if (header.type == BPS_FRAME_SPOILT && link->repeat.receiving != NULL) {
         on_spoilt(link, &reader);
@@ -276,15 +292,6 @@ static bps_status link_deliver(struct bps_link *link, const void *payload)
     }
     free(own);
     return status;
-}
-
-/* Memory for all of the payload. */
-static bool collects(struct bps_link *link)
-{
-    if (link->payload == NULL) {
-        link->payload = malloc(link->header.length);
-    }
-    return link->payload != NULL;
 }
 
 static void *message_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
@@ -319,7 +326,8 @@ static uint32_t message_take(struct bps_sink *sink, uint32_t offset, const void 
 /* Bytes of the payload that a frame may have. */
 static uint32_t limit_of(const struct bps_link *link, const struct bps_header *header)
 {
-    return link->state != BPS_LINK_OPEN ? BPS_HANDSHAKE_LIMIT : is_slice(header) ? BPS_SLICE_LIMIT : BPS_MESSAGE_LIMIT;
+    uint32_t limit = is_slice(header) ? BPS_SLICE_LIMIT : BPS_MESSAGE_LIMIT;
+    return link->state != BPS_LINK_OPEN ? BPS_HANDSHAKE_LIMIT : limit + bps_checksum_grows(link->repeat.receiving);
 }
 
 /* A payload that is collected first. */
@@ -352,6 +360,19 @@ static bps_status begin_checked(struct bps_link *link, const struct bps_header *
     return begin_payload(link, header, sink);
 }
 
+/* Whether it can be a header: of one that is encrypted only its beginning can be looked at. */
+static bool decode_header(const struct bps_link *link, const uint8_t *bytes, struct bps_header *out)
+{
+    uint8_t clear[BPS_HEADER_BYTES] = {0};
+    struct bps_header beginning;
+    bool valid = bps_header_decode(bytes, out) == BPS_OK;
+    if (valid || bps_checksum_grows(link->repeat.receiving) == 0) {
+        return valid;
+    }
+    memcpy(clear, bytes, BPS_CIPHER_CLEAR);
+    return bps_header_decode(clear, &beginning) == BPS_OK;
+}
+
 static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **sink)
 {
     struct bps_link *link = user;
@@ -361,7 +382,7 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     if (status != BPS_OK) {
         return status == BPS_ERR_REFUSED ? BPS_OK : status; /* and the link may be gone */
     }
-    bool valid = bps_header_decode(bytes, &header) == BPS_OK;
+    bool valid = decode_header(link, bytes, &header);
     if (link->repeat.receiving != NULL) {
         return begin_checked(link, &header, valid, sink);
     }
@@ -399,7 +420,7 @@ static bps_status hand_parcel(struct bps_parcel *parcel, struct bps_frame *out)
 /* NULL: the link finishes. */
 static struct bps_parcel *new_parcel(struct bps_link *link, struct bps_parcels *list, size_t bytes)
 {
-    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
+    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes + BPS_CIPHER_TAG);
     if (parcel == NULL) { /* the peer would wait for it */
         bps_link_finish(link);
         return NULL;
@@ -423,6 +444,15 @@ static void look_for_acks(void *arg)
     }
 }
 
+/* It has been encrypted, if all frames are: into its own memory. */
+static void grow(struct bps_link *link, struct bps_parcel *parcel)
+{
+    uint32_t grown = bps_checksum_grows(link->repeat.sending);
+    parcel->payload = grown > 0 ? parcel->own : parcel->payload;
+    parcel->bytes += grown;
+    link->queued += grown;
+}
+
 static void seal(struct bps_link *link, struct bps_parcel *parcel)
 {
     const struct bps_host *host = link->transport->host;
@@ -431,7 +461,8 @@ static void seal(struct bps_link *link, struct bps_parcel *parcel)
         link->patience = host->timer(host, quarter, quarter, look_for_acks, link);
     }
     parcel->sealed = true;
-    parcel->number = bps_repeat_seal(&link->repeat, parcel->header, parcel->payload, parcel->bytes);
+    parcel->number = bps_repeat_seal(&link->repeat, parcel->header, parcel->payload, parcel->bytes, parcel->own);
+    grow(link, parcel);
 }
 
 static struct bps_parcel *next_message(struct bps_link *link)
@@ -464,7 +495,8 @@ static bps_status next_slice(struct bps_link *link, struct bps_frame *out)
     if (!still_there(link, &watch)) {
         return BPS_ERR_LOST;
     }
-    if (status == BPS_OK && (parcel = new_parcel(link, &link->writing, 0)) == NULL) {
+    bool encrypts = bps_checksum_grows(link->repeat.sending) > 0;
+    if (status == BPS_OK && (parcel = new_parcel(link, &link->writing, encrypts ? out->bytes : 0)) == NULL) {
         link_fail(link, BPS_ERR_NOMEM, "out of memory");
         return BPS_ERR_LOST;
     }
@@ -487,6 +519,7 @@ static bps_status next_ack(struct bps_link *link, struct bps_frame *out)
         return BPS_AGAIN;
     }
     bps_repeat_write(&link->repeat, parcel->header, parcel->own);
+    grow(link, parcel);
     return hand_parcel(parcel, out);
 }
 
@@ -552,8 +585,9 @@ static const struct bps_transport_ops *link_ops_of(const struct bps_link *link)
 
 bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes)
 {
-    if (link->channel == NULL || bytes > BPS_MESSAGE_LIMIT) {
-        return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
+    bool over = link->channel == NULL || (link->state == BPS_LINK_REFUSED && header->type != BPS_FRAME_REFUSE);
+    if (over || bytes > BPS_MESSAGE_LIMIT) {
+        return over ? BPS_ERR_LOST : BPS_ERR_INVALID;
     }
     struct bps_parcel *parcel = new_parcel(link, &link->queue, bytes);
     if (parcel == NULL) {

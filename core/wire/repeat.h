@@ -36,13 +36,16 @@ enum bps_arrival {
     BPS_HOPELESS /* and was too often */
 };
 
-/* What a frame is that is whole: counted if it has arrived. */
-enum bps_arrival bps_repeat_judge(struct bps_repeat *repeat, const struct bps_header *header, const void *payload);
-/* Gives the next frame its number, and its checksum. */
+/*
+ * What a frame is that is whole: counted if it has arrived. Of one that is encrypted the header then is as it was
+ * before, and so is the payload, in `out`, which may be where it lies.
+ */
+enum bps_arrival bps_repeat_judge(struct bps_repeat *repeat, struct bps_header *header, const void *payload, void *out);
+/* Gives the next frame its number, and its checksum; or encrypts it, the payload to `out`. */
 uint64_t bps_repeat_seal(struct bps_repeat *repeat, uint8_t header[BPS_HEADER_BYTES], const void *payload,
-                         uint32_t bytes);
-/* An ACK, with its checksum. */
-void bps_repeat_write(struct bps_repeat *repeat, uint8_t header[BPS_HEADER_BYTES], uint8_t payload[BPS_ACK_BYTES]);
+                         uint32_t bytes, void *out);
+/* An ACK, likewise; there is room for BPS_ACK_BYTES, and for what they grow by. */
+void bps_repeat_write(struct bps_repeat *repeat, uint8_t header[BPS_HEADER_BYTES], uint8_t *payload);
 /* *again: all frames that are not acknowledged are to be sent again, behind an ACK. BPS_ERR_PROTOCOL. */
 bps_status bps_repeat_read(struct bps_repeat *repeat, const void *payload, bool *again);
 /* Frees the checksums. */

@@ -12,6 +12,7 @@
 #include "base/report.h"
 #include "base/route.h"
 #include "meeting/meeting.h"
+#include "node/transport.h"
 
 #define LOG          "worker"
 #define REMIND_EVERY (5 * BPS_S)
@@ -186,7 +187,10 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
         return BPS_OK;
     }
     bool server = conf->cluster.role == BPS_ROLE_SERVER;
-    bps_status status = server || conf->cluster.rank >= 0 ? bps_meeting_here(&met.place, why) : BPS_OK;
+    bps_status status = bps_transport_check_secret(conf, why); /* a note would tell one to who reads along */
+    if (status == BPS_OK && (server || conf->cluster.rank >= 0)) {
+        status = bps_meeting_here(&met.place, why);
+    }
     if (status != BPS_OK || met.place == NULL) {
         return status != BPS_OK ? status : meet_refuse(conf, why);
     }

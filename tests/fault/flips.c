@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flips.c - a network that changes bits: what this process sends over TCP arrives otherwise.
+ * flips.c - a network that changes bits: what this process sends over TCP arrives otherwise. Or is written down.
  *
  * Of some frames of one type (of slices, those with 1 KiB and more) the first bit of the payload is another one. This
  * stands in for sendmsg() of the library, in whatever is linked with it. What is sent again counts again.
@@ -8,11 +8,13 @@
 #include "flips.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define HEADER 96
 #define PUSH   32
@@ -29,6 +31,25 @@ void flip_frames(unsigned type, unsigned first, unsigned count)
     flipped = type;
     first_flip = first;
     flips = count;
+}
+
+static _Atomic int recording = -1;
+
+bool record_frames(const char *path)
+{
+    recording = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    return recording >= 0;
+}
+
+static void record(const struct msghdr *message, ssize_t sent)
+{
+    for (size_t i = 0; i < message->msg_iovlen && sent > 0; i++) {
+        size_t bytes = message->msg_iov[i].iov_len < (size_t)sent ? message->msg_iov[i].iov_len : (size_t)sent;
+        if (write(recording, message->msg_iov[i].iov_base, bytes) != (ssize_t)bytes) {
+            abort();
+        }
+        sent -= (ssize_t)bytes;
+    }
 }
 
 static int is_meant(const struct iovec *header, const struct iovec *payload)
@@ -69,6 +90,9 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
         }
     }
     ssize_t sent = real(fd, &changed, flags);
+    if (recording >= 0) {
+        record(&changed, sent);
+    }
     seen += at > 0 && sent > (ssize_t)before; /* else its first byte is yet to be sent */
     free(copy);
     return sent;

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With cluster.checksum what a network has changed is found before it is summed."""
+"""With cluster.checksum or cluster.encrypt what a network has changed is found before it is summed."""
 
+import os
 import unittest
+import uuid
 
 import cluster
 
 STEPS = ["init", "loop:grad:100000:enough", "?leave"]
-KINDS = ("blake2s", "gmac")
+KINDS = ("checksum=blake2s", "checksum=gmac", "encrypt=true")
+os.environ.setdefault("BYTEPS_SECRET", uuid.uuid4().hex)
 DECLARE, PUSH, RESULT = 10, 32, 33
 
 
@@ -25,7 +28,7 @@ class Changed(unittest.TestCase):
         for kind in KINDS:
             for ways in ([], ["worker.hierarchy=on"], ["server.local=true"]):
                 with self.subTest(kind, ways=ways):
-                    settings = [f"cluster.checksum={kind}", *ways]
+                    settings = [f"cluster.{kind}", *ways]
                     with cluster.ByHand(STEPS, settings=settings) as job:
                         for part in ("worker 0", "worker 1"):
                             job.wait_for("grad runs", part)
@@ -38,7 +41,7 @@ class Changed(unittest.TestCase):
     def repaired(self, kind, flips, by, frame, **how):
         """What `by` sends changed is sent again: whoever gets it tells of it, and all sums are right."""
         steps = [f"@{by}:flips:{flips}", *STEPS]
-        with cluster.ByHand(steps, settings=[f"cluster.checksum={kind}", *how.pop("settings", ())], **how) as job:
+        with cluster.ByHand(steps, settings=[f"cluster.{kind}", *how.pop("settings", ())], **how) as job:
             for part in ("worker 0", "worker 1"):
                 job.wait_for("grad runs", part)
             job.open("enough")
@@ -70,7 +73,7 @@ class Changed(unittest.TestCase):
         """What never arrives as it was sent ends the job, and both ends of the link say what it was."""
         for kind in KINDS:
             with self.subTest(kind):
-                settings = [f"cluster.checksum={kind}", "server.shards=1"]
+                settings = [f"cluster.{kind}", "server.shards=1"]
                 with cluster.ByHand([f"@1:flips:{PUSH}:5:9999", *STEPS], settings=settings) as job:
                     ends = job.finish()
                 err = ends["server 0"].err

@@ -15,6 +15,7 @@
  *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
  *   flips:TYPE:FIRST:COUNT               so many frames of the type arrive changed, from the FIRST, see flips.h
+ *   record:FILE                          appends all that this process sends from now on, see flips.h
  *   forget:NAME                          bps_forget
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
@@ -310,6 +311,12 @@ static bps_status start(char **field, struct bps_report *report)
     return bps_push_pull_async(&request, &handle, report);
 }
 
+static bps_status read_along(char **field, struct bps_report *report)
+{
+    (void)report;
+    return record_frames(field[1]) ? BPS_OK : BPS_ERR_IO;
+}
+
 static bps_status flip(char **field, struct bps_report *report)
 {
     (void)report;
@@ -442,9 +449,9 @@ static const struct {
     const char *name;
     bps_status (*run)(char **field, struct bps_report *report);
 } verbs[] = {
-    {"init", init},     {"leave", leave},   {"gate", gate},  {"push", push}, {"begin", begin},
-    {"await", await},   {"nan", push_nan},  {"cast", cast},  {"loop", loop}, {"start", start},
-    {"cycles", cycles}, {"forget", forget}, {"flips", flip},
+    {"init", init},     {"leave", leave},   {"gate", gate},  {"push", push},         {"begin", begin},
+    {"await", await},   {"nan", push_nan},  {"cast", cast},  {"loop", loop},         {"start", start},
+    {"cycles", cycles}, {"forget", forget}, {"flips", flip}, {"record", read_along},
 };
 
 static bps_status run(char **field, struct bps_report *report)

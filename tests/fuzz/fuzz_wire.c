@@ -198,8 +198,14 @@ static bps_status dial(void *instance, const char *address, uint32_t lane, const
     return BPS_OK;
 }
 
+static void query(void *instance, struct bps_transport_attr *out)
+{
+    (void)instance;
+    (void)out;
+}
+
 static const struct bps_transport_ops nowhere = {
-    .size = sizeof nowhere, .dial = dial, .kick = no_channel, .finish = no_channel, .drop = no_channel};
+    .size = sizeof nowhere, .query = query, .dial = dial, .kick = no_channel, .finish = no_channel, .drop = no_channel};
 
 static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *out)
 {
@@ -276,36 +282,41 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
                     uint32_t size)
 {
     const struct bps_header header = {.type = type, .length = size};
-    uint8_t bytes[BPS_HEADER_BYTES];
+    uint8_t bytes[BPS_HEADER_BYTES], *sealed = malloc(size + BPS_CIPHER_TAG);
     struct bps_sink *sink = NULL;
+    check(sealed != NULL);
     bps_header_encode(&header, bytes);
     if (type == BPS_FRAME_CHALLENGE && size >= CHALLENGE_BEGINS) {
         memcpy(bytes + 8, data + size - CHALLENGE_BEGINS, CHALLENGE_BEGINS);
     }
     if (link->repeat.receiving != NULL && (link->repeat.received + 1) % 8 != 0) { /* else it does not match */
-        check(bps_checksum_put(link->repeat.receiving, link->repeat.received, bytes, data, size) == BPS_OK);
+        struct bps_checksum *checksum = link->repeat.receiving;
+        check(bps_checksum_put(checksum, link->repeat.received, bytes, data, size, sealed) == BPS_OK);
+        data = bps_checksum_grows(checksum) > 0 ? sealed : data;
+        size += bps_checksum_grows(checksum);
     }
-    if (events->header(link, bytes, &sink) != BPS_OK) {
-        return false;
-    }
-    for (uint32_t at = 0; sink != NULL && at < size && link->channel != NULL;) {
+    bool known = events->header(link, bytes, &sink) == BPS_OK;
+    for (uint32_t at = 0; known && sink != NULL && at < size && link->channel != NULL;) {
         uint32_t room = 0;
         void *place = sink->place(sink, at, &room);
         check(place != NULL && room == size - at);
         memcpy(place, data + at, room);
         at += sink->take(sink, at, place, room);
     }
-    return link->channel != NULL;
+    free(sealed);
+    return known && link->channel != NULL;
 }
 
 /*
- * Which end this is, and which checksums it has; then the frames: type, length in two bytes, payload. What an end draws
- * is zeros.
+ * Which end this is, and which checksums it has, or that it encrypts; then the frames: type, length in two bytes,
+ * payload. What an end draws is zeros.
  */
 static void try_link(const uint8_t *data, size_t size)
 {
     const struct bps_channel_events *events = NULL;
-    const struct bps_conf conf = {.cluster.checksum = size > 0 ? data[0] / 2 % 3 : BPS_CHECKSUM_NONE};
+    const uint32_t kind = size > 0 ? data[0] / 2 % 4 : BPS_CHECKSUM_NONE;
+    const struct bps_conf conf = {.cluster.checksum = kind % BPS_CHECKSUM_ENCRYPT,
+                                  .cluster.encrypt = kind == BPS_CHECKSUM_ENCRYPT};
     const struct bps_instance transport = {.ops = &nowhere, .self = &events, .conf = &conf};
     const struct bps_channel_key *channel_key;
     struct bps_link link;

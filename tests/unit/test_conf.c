@@ -433,6 +433,7 @@ START_TEST(agreement_lists_what_must_be_equal)
     char *text = agreement("worker.partition=8192 KiB", "worker.threads=3");
     ck_assert_str_eq(text, "cluster.job = \"default\"\n"
                            "cluster.checksum = \"none\"\n"
+                           "cluster.encrypt = false\n"
                            "cluster.workers = 1\n"
                            "cluster.servers = 0\n"
                            "cluster.colocated = \"auto\"\n"

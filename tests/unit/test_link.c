@@ -44,11 +44,13 @@ static struct {
     struct bps_guest *guest; /* let in */
     uint32_t welcomes, messages, closes, refused;
     char text[BPS_TEXT_LIMIT + 1]; /* the last message or reason */
+    char told[BPS_TEXT_LIMIT + 1]; /* why the dialler's link has ended */
     size_t bytes;
     bps_status status;
     struct bps_channel_key keys[2]; /* that the transport was handed: as it dialled, and as it accepted */
     uint32_t keyed, keyless;        /* how often, and how often it was none */
-    bool no_hmac;                   /* there is no memory for one */
+    bool no_hmac;                   /* there is no memory for one, */
+    bool forgets;                   /* or none any more when the acceptor lets the dialler in */
 } seen;
 
 /* ---- a transport that changes frames ---- */
@@ -63,10 +65,40 @@ static struct {
     uint32_t arrived; /* of the numbered messages, in their order */
 } spoiler;
 
+/* What travels encrypted: of each direction frames, and ACK. */
+static struct {
+    uint64_t digest[2][2][4 * MANY]; /* by number, of all that travels of it; 0: none has */
+    uint32_t frames, again;
+} sealed;
+
+static void note_sealed(const void *user, const struct bps_frame *frame)
+{
+    static uint8_t all[BPS_HEADER_BYTES + 1000];
+    const struct bps_header *header = (const void *)frame->header;
+    uint64_t number = header->checksum & ~(UINT64_C(1) << 63), digest[4];
+    bool ack = header->checksum >> 63 != 0;
+    ck_assert_int_eq(ack, header->type == BPS_FRAME_ACK);
+    ck_assert_uint_ge(frame->bytes, BPS_CIPHER_TAG);
+    if (frame->bytes > sizeof all - BPS_HEADER_BYTES || number >= 4 * MANY) {
+        return;
+    }
+    memcpy(all, frame->header, BPS_HEADER_BYTES);
+    memcpy(all + BPS_HEADER_BYTES, frame->payload, frame->bytes);
+    ck_assert_int_eq(EVP_Digest(all, BPS_HEADER_BYTES + frame->bytes, (void *)digest, NULL, EVP_sha256(), NULL), 1);
+    uint64_t *known = &sealed.digest[user == &dialler][ack][number];
+    ck_assert(*known == 0 || (*known == *digest && !ack)); /* a number is of one frame, which is always the same */
+    sealed.again += *known != 0;
+    sealed.frames += *known == 0;
+    *known = *digest;
+}
+
 static bps_status next_spoilt(void *user, struct bps_frame *out)
 {
     static uint8_t headers[64][BPS_HEADER_BYTES]; /* more than a transport has at once */
     bps_status status = real_events->next(user, out);
+    if (status == BPS_OK && job.cluster.encrypt && out->header[4] > BPS_FRAME_WELCOME) {
+        note_sealed(user, out);
+    }
     if (status == BPS_OK && spoiler.change != NULL && out->header[4] > BPS_FRAME_WELCOME) {
         if (spoiler.change(user, out->header)) {
             uint8_t *header = headers[spoiler.changed++ % 64];
@@ -141,6 +173,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
         BPS_REPORT(report, "%s", seen.refusal);
         return BPS_ERR_REFUSED;
     }
+    seen.no_hmac = seen.forgets;
     if (seen.waits) {
         bps_lobby_keep(owner);
     } else {
@@ -209,6 +242,7 @@ static void on_dialler_closed(void *owner, struct bps_link *link, bps_status sta
     seen.refused += status == BPS_ERR_REFUSED;
     seen.status = status;
     snprintf(seen.text, sizeof seen.text, "%s", text);
+    snprintf(seen.told, sizeof seen.told, "%s", text);
     bps_loop_stop(loop);
 }
 
@@ -233,11 +267,18 @@ static void on_deadline(void *arg)
     ck_abort_msg("nothing happened within 60 s");
 }
 
+static void check_by(uint32_t kind)
+{
+    job.cluster.encrypt = kind == BPS_CHECKSUM_ENCRYPT;
+    job.cluster.checksum = kind % BPS_CHECKSUM_ENCRYPT;
+}
+
 static void setup(void)
 {
     struct bps_report report = {""};
     memset(&seen, 0, sizeof seen);
     memset(&spoiler, 0, sizeof spoiler);
+    memset(&sealed, 0, sizeof sealed);
     seen.claim = (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = 3, .rank = 2, .lane = 1};
     loop = bps_loop_new();
     ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
@@ -249,7 +290,7 @@ static void setup(void)
     net->ops = &noting;
     net->conf = &job;
     job.has_secret = false;
-    job.cluster.checksum = BPS_CHECKSUM_NONE;
+    check_by(BPS_CHECKSUM_NONE);
     job.cluster.peer_timeout = BPS_S;
     bps_lobby_init(&lobby, &acceptor_handler, net, NULL, MEMBERS);
     ck_assert_int_eq(noting.listen(net->self, "127.0.0.1:0", note_accept, &lobby, address, sizeof address, &report),
@@ -279,10 +320,10 @@ static void dial(void)
 
 /* ---- tests ---- */
 
-/* With any checksums, or none. */
+/* With any checksums, or none, or encrypted. */
 START_TEST(test_conversation)
 {
-    job.cluster.checksum = (uint32_t)_i;
+    check_by((uint32_t)_i);
     dial();
     ck_assert_uint_eq(seen.welcomes, 1);
     ck_assert_str_eq(seen.text, "first words");
@@ -793,23 +834,91 @@ START_TEST(test_checksums)
         payload[i] = (uint8_t)i;
     }
     ck_assert_int_eq(bps_checksum_new(cases[_i].kind, key, &introduction, cases[_i].sender, &sums), BPS_OK);
-    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload), BPS_OK);
+    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload, NULL), BPS_OK);
     ck_assert_mem_eq(header + BPS_HEADER_BYTES - 8, cases[_i].known, 8);
-    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload));
-    ck_assert(!bps_checksum_fits(sums, 6, header, payload, sizeof payload));
-    ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload - 1));
+    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload, NULL));
+    ck_assert(!bps_checksum_fits(sums, 6, header, payload, sizeof payload, NULL));
+    ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload - 1, NULL));
     for (uint32_t bit = 0; bit < 8 * sizeof header; bit++) {
         header[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload, NULL));
         header[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     for (uint32_t bit = 0; bit < 8 * sizeof payload; bit++) {
         payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+        ck_assert(!bps_checksum_fits(sums, 5, header, payload, sizeof payload, NULL));
         payload[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload));
+    ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload, NULL));
     bps_checksum_free(sums);
+}
+END_TEST
+
+/* As AES of openssl, GHASH, and HMAC of Python make it; and nothing else is decrypted. */
+START_TEST(test_cipher)
+{
+    static const struct {
+        uint8_t hidden[8], payload[8], tag[16];
+    } known[] = {
+        {{0x1b, 0x7c, 0xff, 0xe5, 0xaf, 0xb8, 0x5f, 0x8b},
+         {0xff, 0x8e, 0xa7, 0x2c, 0xcf, 0xb8, 0x50, 0x22},
+         {0x81, 0xb9, 0x9c, 0xcd, 0x93, 0x36, 0x24, 0xf4, 0x00, 0x46, 0xd6, 0x9e, 0x9e, 0xaf, 0x75, 0x48}},
+        {{0x05, 0xb5, 0xeb, 0x5e, 0x2d, 0x87, 0xa8, 0x2f},
+         {0xfe, 0xd8, 0xff, 0x16, 0x52, 0x0b, 0xf2, 0xfc},
+         {0xab, 0x46, 0x42, 0xe1, 0x05, 0x84, 0x72, 0xaf, 0x41, 0x8b, 0x39, 0xb3, 0x32, 0xff, 0x2b, 0xc6}},
+    };
+    struct bps_introduction introduction;
+    struct bps_checksum *sums;
+    uint8_t key[BPS_KEY_BYTES], header[BPS_HEADER_BYTES], payload[100], before[BPS_HEADER_BYTES];
+    uint8_t travels[BPS_HEADER_BYTES + 100 + BPS_CIPHER_TAG], back[100];
+    const uint32_t bytes = sizeof payload + BPS_CIPHER_TAG;
+    memset(introduction.challenge, 1, sizeof introduction.challenge);
+    memset(introduction.response, 2, sizeof introduction.response);
+    for (uint32_t i = 0; i < sizeof payload; i++) {
+        key[i % sizeof key] = (uint8_t)(i % sizeof key);
+        header[i % sizeof header] = (uint8_t)(i % sizeof header);
+        payload[i] = (uint8_t)i;
+    }
+    memcpy(before, header, sizeof before);
+    ck_assert_int_eq(
+        bps_checksum_new(BPS_CHECKSUM_ENCRYPT, key, &introduction, _i == 0 ? BPS_DIALLER : BPS_ACCEPTOR, &sums),
+        BPS_OK);
+    ck_assert_uint_eq(bps_checksum_grows(sums), BPS_CIPHER_TAG);
+    uint8_t *sent = travels + BPS_HEADER_BYTES;
+    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload, sent), BPS_OK);
+    memcpy(travels, header, sizeof header);
+    ck_assert_uint_eq(header[0], bytes);
+    ck_assert_mem_eq(header + 4, before + 4, 4);
+    ck_assert_uint_eq(header[88], 5);
+    ck_assert_mem_eq(header + 8, known[_i].hidden, 8);
+    ck_assert_mem_eq(sent, known[_i].payload, 8);
+    ck_assert_mem_eq(sent + sizeof payload, known[_i].tag, BPS_CIPHER_TAG);
+    for (uint32_t bit = 0; bit <= 8 * sizeof travels; bit++) { /* the last time nothing */
+        if (bit < 8 * sizeof travels) {
+            travels[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        memcpy(header, travels, sizeof header);
+        ck_assert_int_eq(bps_checksum_fits(sums, 5, header, sent, bytes, back), bit == 8 * sizeof travels);
+        if (bit < 8 * sizeof travels) {
+            travels[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+    ck_assert_uint_eq(header[0], sizeof payload);
+    ck_assert_mem_eq(header + 4, before + 4, BPS_HEADER_BYTES - 12);
+    ck_assert_mem_eq(back, payload, sizeof payload);
+    memcpy(header, travels, sizeof header);
+    ck_assert(!bps_checksum_fits(sums, 6, header, sent, bytes, back));
+    memcpy(header, travels, sizeof header);
+    ck_assert(!bps_checksum_fits(sums, 5, header, sent, bytes - 1, back));
+    ck_assert(!bps_checksum_fits(sums, 5, header, sent, BPS_CIPHER_TAG - 1, back));
+    bps_checksum_free(sums);
+    static const uint8_t zeros[100 + BPS_CIPHER_TAG];
+    EVP_CIPHER_CTX *none = EVP_CIPHER_CTX_new(); /* it has no key: nothing of the frame may be left to be sent */
+    memcpy(sent, payload, sizeof payload);
+    ck_assert(!bps_cipher_seal(none, 5, before, sent, sizeof payload, sent));
+    ck_assert_mem_eq(before + 8, zeros, 80);
+    ck_assert_mem_eq(sent, zeros, sizeof zeros);
+    EVP_CIPHER_CTX_free(none);
 }
 END_TEST
 
@@ -820,13 +929,14 @@ static bool some(const void *user, const uint8_t *header)
 {
     static bool ack_spoilt[2], seen_before[MANY];
     const struct bps_header *fields = (const void *)header;
+    uint32_t number = job.cluster.encrypt ? (uint32_t)fields->checksum : fields->round;
     if (spoiler.changed == 0) {
         memset(seen_before, 0, sizeof seen_before);
     }
-    if (fields->type != BPS_FRAME_ACK && (fields->type != BPS_FRAME_DECLARE || fields->round >= MANY)) {
+    if (fields->type != BPS_FRAME_ACK && (fields->type != BPS_FRAME_DECLARE || number >= MANY)) {
         return false;
     }
-    bool *known = fields->type == BPS_FRAME_ACK ? &ack_spoilt[user == &dialler] : &seen_before[fields->round];
+    bool *known = fields->type == BPS_FRAME_ACK ? &ack_spoilt[user == &dialler] : &seen_before[number];
     bool spoils = !*known && rand() % 8 == 0;
     *known = spoils || (*known && fields->type != BPS_FRAME_ACK);
     return spoils;
@@ -865,7 +975,7 @@ static void receive_many(void)
 static void start_checked(int kind, bool (*spoils)(const void *user, const uint8_t *header), uint32_t byte,
                           uint32_t bit)
 {
-    job.cluster.checksum = (uint32_t)kind;
+    check_by((uint32_t)kind);
     dial();
     ck_assert_str_eq(seen.text, "first words");
     spoiler.change = spoils;
@@ -876,9 +986,10 @@ static void start_checked(int kind, bool (*spoils)(const void *user, const uint8
 
 START_TEST(test_sent_again)
 {
-    start_checked(1 + _i % 2, some, 91, 5);
+    start_checked(1 + _i % 3, some, 91, 5);
     receive_many();
     ck_assert_uint_gt(spoiler.changed, 10);
+    ck_assert(!job.cluster.encrypt || (sealed.frames > MANY && sealed.again > 10));
     spoiler.change = NULL;
     bps_link_send_text(&dialler, BPS_FRAME_LEAVE, "last words");
     bps_link_finish(&dialler);
@@ -892,7 +1003,7 @@ END_TEST
 /* The last frame, which is sent before the link finishes, and headers that are none: their types and flags. */
 START_TEST(test_sent_again_once)
 {
-    start_checked(BPS_CHECKSUM_GMAC, once, 4 + (uint32_t)_i / 8, (uint32_t)_i % 8);
+    start_checked(BPS_CHECKSUM_GMAC + _i / 16, once, 4 + (uint32_t)_i % 16 / 8, (uint32_t)_i % 8);
     bps_link_finish(&dialler);
     receive_many();
     ck_assert_uint_eq(spoiler.changed, 1);
@@ -921,7 +1032,7 @@ END_TEST
 /* Where the length is another one, nobody knows where the next frame begins; what is used is right all the same. */
 START_TEST(test_another_length)
 {
-    start_checked(BPS_CHECKSUM_GMAC, once, (uint32_t)_i / 2, (uint32_t)_i % 2 * 7);
+    start_checked(BPS_CHECKSUM_GMAC + _i / 8, once, (uint32_t)_i % 8 / 2, (uint32_t)_i % 2 * 7);
     while (seen.closes == 0 || dialler.channel != NULL) {
         bps_loop_run(loop);
     }
@@ -937,12 +1048,30 @@ START_TEST(test_other_checksums)
     struct bps_instance caller = *net;
     struct bps_report report = {""};
     caller.conf = &other;
-    job.cluster.checksum = BPS_CHECKSUM_BLAKE2S;
+    check_by(_i == 0 ? BPS_CHECKSUM_BLAKE2S : BPS_CHECKSUM_ENCRYPT);
     ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, &caller, address, 0, &report), BPS_OK);
     while (seen.closes == 0 || seen.refused == 0) {
         bps_loop_run(loop);
     }
     ck_assert_uint_eq(seen.welcomes, 0);
+    ck_assert_ptr_nonnull(
+        strstr(seen.told, _i == 0 ? "cluster.checksum is gmac here, but blake2s there; it must be the same"
+                                  : "cluster.encrypt is false here, but true there; it must be the same"));
+}
+END_TEST
+
+/* Where keys cannot be made nothing is said that was to be encrypted. */
+START_TEST(test_no_memory_for_the_cipher)
+{
+    check_by(BPS_CHECKSUM_ENCRYPT);
+    seen.forgets = true;
+    dial();
+    while (seen.closes == 0 || dialler.channel != NULL) {
+        bps_loop_run(loop);
+    }
+    seen.no_hmac = false;
+    ck_assert_uint_eq(seen.welcomes + seen.messages, 0);
+    ck_assert_uint_eq(sealed.frames, 0);
 }
 END_TEST
 
@@ -1035,13 +1164,14 @@ int main(void)
     TCase *tests = tcase_create("link");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, test_conversation, 0, 3);
+    tcase_add_loop_test(tests, test_conversation, 0, 4);
     tcase_add_loop_test(tests, test_checksums, 0, 3);
-    tcase_add_loop_test(tests, test_sent_again, 0, 6);
-    tcase_add_loop_test(tests, test_sent_again_once, 0, 16);
-    tcase_add_loop_test(tests, test_three_in_a_row, 0, 2);
-    tcase_add_loop_test(tests, test_another_length, 0, 8);
-    tcase_add_test(tests, test_other_checksums);
+    tcase_add_loop_test(tests, test_cipher, 0, 2);
+    tcase_add_loop_test(tests, test_sent_again, 0, 9);
+    tcase_add_loop_test(tests, test_sent_again_once, 0, 32);
+    tcase_add_loop_test(tests, test_three_in_a_row, 0, 3);
+    tcase_add_loop_test(tests, test_another_length, 0, 16);
+    tcase_add_loop_test(tests, test_other_checksums, 0, 2);
     tcase_add_loop_test(tests, test_malformed_message, 0, 2);
     tcase_add_test(tests, test_refusal);
     tcase_add_test(tests, test_another_key);
@@ -1058,6 +1188,7 @@ int main(void)
     tcase_add_test(tests, test_channel_key);
     tcase_add_test(tests, test_keys_of_channels);
     tcase_add_test(tests, test_no_memory_for_keys);
+    tcase_add_test(tests, test_no_memory_for_the_cipher);
     tcase_add_test(tests, test_headers);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
