@@ -14,8 +14,8 @@
  *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
  *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
- *   flips:TYPE:FIRST:COUNT               so many frames of the type arrive changed, from the FIRST, see flips.h
- *   record:FILE                          appends all that this process sends from now on, see flips.h
+ *   flips:TYPE:FIRST:COUNT               so many frames of the type arrive changed, from the FIRST, see network.h
+ *   record:FILE                          appends all that this process sends from now on, see network.h
  *   forget:NAME                          bps_forget
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
@@ -31,7 +31,7 @@
 
 #include <byteps/byteps.h>
 
-#include "flips.h"
+#include "network.h"
 
 #define FIELDS      6
 #define START_LIMIT (1u << 20) /* elements */

@@ -811,6 +811,26 @@ START_TEST(test_no_memory_for_keys)
 }
 END_TEST
 
+#define EXAMPLE 100u /* bytes of payload */
+
+/* What one end of a link checks by, or encrypts, and a frame of which the result is known. */
+static struct bps_checksum *example(uint32_t kind, enum bps_link_end sender, uint8_t header[BPS_HEADER_BYTES],
+                                    uint8_t payload[EXAMPLE])
+{
+    struct bps_introduction introduction;
+    struct bps_checksum *sums;
+    uint8_t key[BPS_KEY_BYTES];
+    memset(introduction.challenge, 1, sizeof introduction.challenge);
+    memset(introduction.response, 2, sizeof introduction.response);
+    for (uint32_t i = 0; i < EXAMPLE; i++) {
+        key[i % sizeof key] = (uint8_t)(i % sizeof key);
+        header[i % BPS_HEADER_BYTES] = (uint8_t)(i % BPS_HEADER_BYTES);
+        payload[i] = (uint8_t)i;
+    }
+    ck_assert_int_eq(bps_checksum_new(kind, key, &introduction, sender, &sums), BPS_OK);
+    return sums;
+}
+
 /* As BLAKE2s of Python's hashlib says, and GMAC that is made of HMAC-SHA256 and openssl's AES; and of nothing else. */
 START_TEST(test_checksums)
 {
@@ -823,17 +843,8 @@ START_TEST(test_checksums)
         {BPS_CHECKSUM_GMAC, BPS_DIALLER, {0x56, 0x77, 0x33, 0x77, 0x91, 0x45, 0xda, 0x61}},
         {BPS_CHECKSUM_GMAC, BPS_ACCEPTOR, {0x73, 0x96, 0x24, 0x7f, 0xda, 0xbd, 0xb2, 0x29}},
     };
-    struct bps_introduction introduction;
-    struct bps_checksum *sums;
-    uint8_t key[BPS_KEY_BYTES], header[BPS_HEADER_BYTES], payload[100];
-    memset(introduction.challenge, 1, sizeof introduction.challenge);
-    memset(introduction.response, 2, sizeof introduction.response);
-    for (uint32_t i = 0; i < sizeof payload; i++) {
-        key[i % sizeof key] = (uint8_t)(i % sizeof key);
-        header[i % sizeof header] = (uint8_t)(i % sizeof header);
-        payload[i] = (uint8_t)i;
-    }
-    ck_assert_int_eq(bps_checksum_new(cases[_i].kind, key, &introduction, cases[_i].sender, &sums), BPS_OK);
+    uint8_t header[BPS_HEADER_BYTES], payload[EXAMPLE];
+    struct bps_checksum *sums = example(cases[_i].kind, cases[_i].sender, header, payload);
     ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload, NULL), BPS_OK);
     ck_assert_mem_eq(header + BPS_HEADER_BYTES - 8, cases[_i].known, 8);
     ck_assert(bps_checksum_fits(sums, 5, header, payload, sizeof payload, NULL));
@@ -854,7 +865,7 @@ START_TEST(test_checksums)
 }
 END_TEST
 
-/* As AES of openssl, GHASH, and HMAC of Python make it; and nothing else is decrypted. */
+/* As AES of openssl, GHASH, and HMAC of Python make it. */
 START_TEST(test_cipher)
 {
     static const struct {
@@ -867,32 +878,30 @@ START_TEST(test_cipher)
          {0xfe, 0xd8, 0xff, 0x16, 0x52, 0x0b, 0xf2, 0xfc},
          {0xab, 0x46, 0x42, 0xe1, 0x05, 0x84, 0x72, 0xaf, 0x41, 0x8b, 0x39, 0xb3, 0x32, 0xff, 0x2b, 0xc6}},
     };
-    struct bps_introduction introduction;
-    struct bps_checksum *sums;
-    uint8_t key[BPS_KEY_BYTES], header[BPS_HEADER_BYTES], payload[100], before[BPS_HEADER_BYTES];
-    uint8_t travels[BPS_HEADER_BYTES + 100 + BPS_CIPHER_TAG], back[100];
-    const uint32_t bytes = sizeof payload + BPS_CIPHER_TAG;
-    memset(introduction.challenge, 1, sizeof introduction.challenge);
-    memset(introduction.response, 2, sizeof introduction.response);
-    for (uint32_t i = 0; i < sizeof payload; i++) {
-        key[i % sizeof key] = (uint8_t)(i % sizeof key);
-        header[i % sizeof header] = (uint8_t)(i % sizeof header);
-        payload[i] = (uint8_t)i;
-    }
+    uint8_t header[BPS_HEADER_BYTES], before[BPS_HEADER_BYTES], payload[EXAMPLE], sent[EXAMPLE + BPS_CIPHER_TAG];
+    struct bps_checksum *sums = example(BPS_CHECKSUM_ENCRYPT, _i == 0 ? BPS_DIALLER : BPS_ACCEPTOR, header, payload);
     memcpy(before, header, sizeof before);
-    ck_assert_int_eq(
-        bps_checksum_new(BPS_CHECKSUM_ENCRYPT, key, &introduction, _i == 0 ? BPS_DIALLER : BPS_ACCEPTOR, &sums),
-        BPS_OK);
     ck_assert_uint_eq(bps_checksum_grows(sums), BPS_CIPHER_TAG);
-    uint8_t *sent = travels + BPS_HEADER_BYTES;
-    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, sizeof payload, sent), BPS_OK);
-    memcpy(travels, header, sizeof header);
-    ck_assert_uint_eq(header[0], bytes);
+    ck_assert_int_eq(bps_checksum_put(sums, 5, header, payload, EXAMPLE, sent), BPS_OK);
+    ck_assert_uint_eq(header[0], sizeof sent);
     ck_assert_mem_eq(header + 4, before + 4, 4);
     ck_assert_uint_eq(header[88], 5);
     ck_assert_mem_eq(header + 8, known[_i].hidden, 8);
     ck_assert_mem_eq(sent, known[_i].payload, 8);
-    ck_assert_mem_eq(sent + sizeof payload, known[_i].tag, BPS_CIPHER_TAG);
+    ck_assert_mem_eq(sent + EXAMPLE, known[_i].tag, BPS_CIPHER_TAG);
+    bps_checksum_free(sums);
+}
+END_TEST
+
+/* Neither what has changed, nor another number, nor a part. */
+START_TEST(test_nothing_else_is_decrypted)
+{
+    uint8_t header[BPS_HEADER_BYTES], before[BPS_HEADER_BYTES], payload[EXAMPLE], back[EXAMPLE];
+    uint8_t travels[BPS_HEADER_BYTES + EXAMPLE + BPS_CIPHER_TAG], *sent = travels + BPS_HEADER_BYTES;
+    const uint32_t bytes = EXAMPLE + BPS_CIPHER_TAG;
+    struct bps_checksum *sums = example(BPS_CHECKSUM_ENCRYPT, _i == 0 ? BPS_DIALLER : BPS_ACCEPTOR, travels, payload);
+    memcpy(before, travels, sizeof before);
+    ck_assert_int_eq(bps_checksum_put(sums, 5, travels, payload, EXAMPLE, sent), BPS_OK);
     for (uint32_t bit = 0; bit <= 8 * sizeof travels; bit++) { /* the last time nothing */
         if (bit < 8 * sizeof travels) {
             travels[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -903,20 +912,27 @@ START_TEST(test_cipher)
             travels[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
     }
-    ck_assert_uint_eq(header[0], sizeof payload);
+    ck_assert_uint_eq(header[0], EXAMPLE);
     ck_assert_mem_eq(header + 4, before + 4, BPS_HEADER_BYTES - 12);
-    ck_assert_mem_eq(back, payload, sizeof payload);
+    ck_assert_mem_eq(back, payload, EXAMPLE);
     memcpy(header, travels, sizeof header);
     ck_assert(!bps_checksum_fits(sums, 6, header, sent, bytes, back));
     memcpy(header, travels, sizeof header);
     ck_assert(!bps_checksum_fits(sums, 5, header, sent, bytes - 1, back));
     ck_assert(!bps_checksum_fits(sums, 5, header, sent, BPS_CIPHER_TAG - 1, back));
     bps_checksum_free(sums);
-    static const uint8_t zeros[100 + BPS_CIPHER_TAG];
-    EVP_CIPHER_CTX *none = EVP_CIPHER_CTX_new(); /* it has no key: nothing of the frame may be left to be sent */
-    memcpy(sent, payload, sizeof payload);
-    ck_assert(!bps_cipher_seal(none, 5, before, sent, sizeof payload, sent));
-    ck_assert_mem_eq(before + 8, zeros, 80);
+}
+END_TEST
+
+/* Where there is no key, nothing of the frame may be left to be sent. */
+START_TEST(test_not_encrypted)
+{
+    static const uint8_t zeros[EXAMPLE + BPS_CIPHER_TAG];
+    uint8_t header[BPS_HEADER_BYTES], sent[EXAMPLE + BPS_CIPHER_TAG];
+    EVP_CIPHER_CTX *none = EVP_CIPHER_CTX_new();
+    bps_checksum_free(example(BPS_CHECKSUM_ENCRYPT, BPS_DIALLER, header, sent));
+    ck_assert(!bps_cipher_seal(none, 5, header, sent, EXAMPLE, sent));
+    ck_assert_mem_eq(header + 8, zeros, 80);
     ck_assert_mem_eq(sent, zeros, sizeof zeros);
     EVP_CIPHER_CTX_free(none);
 }
@@ -1167,6 +1183,8 @@ int main(void)
     tcase_add_loop_test(tests, test_conversation, 0, 4);
     tcase_add_loop_test(tests, test_checksums, 0, 3);
     tcase_add_loop_test(tests, test_cipher, 0, 2);
+    tcase_add_loop_test(tests, test_nothing_else_is_decrypted, 0, 2);
+    tcase_add_test(tests, test_not_encrypted);
     tcase_add_loop_test(tests, test_sent_again, 0, 9);
     tcase_add_loop_test(tests, test_sent_again_once, 0, 32);
     tcase_add_loop_test(tests, test_three_in_a_row, 0, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flips.h - a network that changes bits, and one where somebody reads along: see flips.c. */
-#ifndef FLIPS_H
-#define FLIPS_H
+/* network.h - a network that changes bits, and one where somebody reads along: see network.c. */
+#ifndef NETWORK_H
+#define NETWORK_H
 
 #include <stdbool.h>
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flips.c - a network that changes bits: what this process sends over TCP arrives otherwise. Or is written down.
+ * network.c - a network that changes bits, or where somebody reads along: what this process sends over TCP arrives
+ * otherwise, or is written down.
  *
  * Of some frames of one type (of slices, those with 1 KiB and more) the first bit of the payload is another one. This
  * stands in for sendmsg() of the library, in whatever is linked with it. What is sent again counts again.
  */
-#include "flips.h"
+#include "network.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
