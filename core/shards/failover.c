@@ -204,14 +204,30 @@ static void let_go(struct bps_remote *remote)
     }
 }
 
+/* It has said so when the first of its connections to that server ended. */
+static bool has_told(const struct bps_worker *worker, uint32_t member)
+{
+    uint32_t i = 0;
+    while (i < worker->shards->remotes &&
+           (worker->view->book.shard[i].member != member || !worker->shards->remote[i].broken)) {
+        i++;
+    }
+    return i < worker->shards->remotes;
+}
+
 /* True: there is one that has been there. */
 static bool let_all_go(struct bps_worker *worker)
 {
     bool any = false;
+    char who[100];
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         struct bps_remote *remote = &worker->shards->remote[i];
         if (worker->view->book.shard[i].lost && !remote->retired) {
             any = true;
+            if (!has_told(worker, worker->view->book.shard[i].member)) {
+                bps_remote_text(remote, who, sizeof who);
+                bps_warn(LOG, "%s was lost, says the scheduler; the others sum in its place", who);
+            }
             let_go(remote);
         }
     }

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,6 @@
 
 __attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *message, int flags);
 
-/* Several threads send. */
 static _Atomic unsigned flipped, first_flip, flips;
 
 void flip_frames(unsigned type, unsigned first, unsigned count)
@@ -59,7 +59,8 @@ static int is_meant(const struct iovec *header, const struct iovec *payload)
            payload->iov_len >= (flipped < PUSH ? 1 : LEAST);
 }
 
-/* The place of the first such payload among the pieces; 0: there is none. *before: bytes in front of it. */
+/* The place of the first such payload among the pieces, which alone counts; 0: there is none. *before: bytes in front of
+ * it. */
 static size_t find_frame(const struct msghdr *message, size_t *before)
 {
     *before = 0;
@@ -72,29 +73,37 @@ static size_t find_frame(const struct msghdr *message, size_t *before)
     return 0;
 }
 
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+/* Several threads send: one at a time, so that none of the frames is passed over. */
+static ssize_t flip(ssize_t (*real)(int, const struct msghdr *, int), int fd, struct msghdr changed, int flags,
+                    size_t at, size_t before)
 {
-    static _Atomic unsigned seen;
-    ssize_t (*real)(int, const struct msghdr *, int);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static unsigned seen;
     struct iovec pieces[PIECES];
-    struct msghdr changed = *message;
     uint8_t *copy = NULL;
-    size_t before, at = flips > 0 && message->msg_iovlen < PIECES ? find_frame(message, &before) : 0;
-    *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
-    if (at > 0) { /* of several frames the first one counts */
-        memcpy(pieces, message->msg_iov, message->msg_iovlen * sizeof *pieces);
-        changed.msg_iov = pieces;
-        if (seen + 1 >= first_flip && seen + 1 - first_flip < flips && (copy = malloc(pieces[at].iov_len)) != NULL) {
-            memcpy(copy, pieces[at].iov_base, pieces[at].iov_len);
-            copy[0] ^= 1;
-            pieces[at].iov_base = copy;
-        }
+    pthread_mutex_lock(&lock);
+    memcpy(pieces, changed.msg_iov, changed.msg_iovlen * sizeof *pieces);
+    changed.msg_iov = pieces;
+    if (seen + 1 >= first_flip && seen + 1 - first_flip < flips && (copy = malloc(pieces[at].iov_len)) != NULL) {
+        memcpy(copy, pieces[at].iov_base, pieces[at].iov_len);
+        copy[0] ^= 1;
+        pieces[at].iov_base = copy;
     }
     ssize_t sent = real(fd, &changed, flags);
-    if (recording >= 0) {
-        record(&changed, sent);
-    }
-    seen += at > 0 && sent > (ssize_t)before; /* else its first byte is yet to be sent */
+    seen += sent > (ssize_t)before; /* else its first byte is yet to be sent */
+    pthread_mutex_unlock(&lock);
     free(copy);
+    return sent;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*real)(int, const struct msghdr *, int);
+    size_t before, at = flips > 0 && message->msg_iovlen < PIECES ? find_frame(message, &before) : 0;
+    *(void **)&real = dlsym(RTLD_NEXT, "sendmsg");
+    ssize_t sent = at > 0 ? flip(real, fd, *message, flags, at, before) : real(fd, message, flags);
+    if (recording >= 0) {
+        record(message, sent);
+    }
     return sent;
 }

@@ -6,11 +6,13 @@ import unittest
 import uuid
 
 import cluster
+import harness
 
 STEPS = ["init", "loop:grad:100000:enough", "?leave"]
 KINDS = ("checksum=blake2s", "checksum=gmac", "encrypt=true")
 os.environ.setdefault("BYTEPS_SECRET", uuid.uuid4().hex)
 DECLARE, PUSH, RESULT = 10, 32, 33
+AGAIN = "it is to send that again"
 
 
 def which(frame):
@@ -42,13 +44,12 @@ class Changed(unittest.TestCase):
         """What `by` sends changed is sent again: whoever gets it tells of it, and all sums are right."""
         steps = [f"@{by}:flips:{flips}", *STEPS]
         with cluster.ByHand(steps, settings=[f"cluster.{kind}", *how.pop("settings", ())], **how) as job:
-            for part in ("worker 0", "worker 1"):
-                job.wait_for("grad runs", part)
+            harness.until(lambda: AGAIN in "".join(end.err for end in job.now().values()), AGAIN, show=job.stacks)
             job.open("enough")
             ends = job.finish()
         self.assertRegex(
             "".join(end.err for end in ends.values()),
-            rf"WARN .* link: \S+: it sent {which(frame)}; it is to send that again\n",
+            rf"WARN .* link: \S+: it sent {which(frame)}; {AGAIN}\n",
         )
         for part, end in ends.items():
             self.assertEqual(end.status, 0, cluster.show(ends))
