@@ -219,14 +219,13 @@ static bool has_told(const struct bps_worker *worker, uint32_t member)
 static bool let_all_go(struct bps_worker *worker)
 {
     bool any = false;
-    char who[100];
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         struct bps_remote *remote = &worker->shards->remote[i];
         if (worker->view->book.shard[i].lost && !remote->retired) {
             any = true;
             if (!has_told(worker, worker->view->book.shard[i].member)) {
-                bps_remote_text(remote, who, sizeof who);
-                bps_warn(LOG, "%s was lost, says the scheduler; the others sum in its place", who);
+                bps_warn(LOG, "server %u was lost, says the scheduler; the others sum in its place",
+                         worker->view->book.shard[i].member - worker->job.size);
             }
             let_go(remote);
         }

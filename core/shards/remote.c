@@ -74,7 +74,8 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
 
 /* ---- connecting ---- */
 
-void bps_remote_text(const struct bps_remote *remote, char *text, size_t n)
+/* "server 0", or "the server of worker 1" */
+static void server_text(const struct bps_remote *remote, char *text, size_t n)
 {
     const struct bps_worker *worker = remote->worker;
     uint32_t member = worker->view->book.shard[remote->index].member;
@@ -106,7 +107,7 @@ static void welcome(void *owner, struct bps_link *link)
 static void tell_attempt(const struct bps_remote_lane *lane, const char *why)
 {
     char who[100];
-    bps_remote_text(lane->remote, who, sizeof who);
+    server_text(lane->remote, who, sizeof who);
     BPS_LOG(lane->dialler.attempts == TELL_ATTEMPT ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
             "%s at %s does not let this worker in: %s; it is dialled again for %.0f s (cluster.rendezvous_timeout)",
             who, lane->link.peer, why, (double)lane->remote->worker->conf->cluster.rendezvous_timeout / 1e9);
@@ -132,7 +133,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         tell_attempt(lane, text);
         return;
     }
-    bps_remote_text(remote, who, sizeof who);
+    server_text(remote, who, sizeof who);
     snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
     bool goes_on = remote->retired || remote->has_heirs;
     worker->life->link_closed(worker, status, goes_on ? NULL : why);
@@ -212,7 +213,7 @@ static bps_status fall_back(struct bps_remote *remote, const char *why, struct b
     const struct bps_book_shard *shard = &worker->view->book.shard[remote->index];
     char who[100];
     bool first = remote->index == 0 || shard[-1].member != shard->member;
-    bps_remote_text(remote, who, sizeof who);
+    server_text(remote, who, sizeof who);
     BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG, "%s is on this host, but is reached through '%s', not '%s': %s",
             who, worker->net->name, worker->local_transport->name, why);
     return dial_net(remote, report);
@@ -308,7 +309,7 @@ void bps_remotes_log(const struct bps_worker *worker)
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
         const struct bps_remote *remote = &worker->shards->remote[r];
         if (r == 0 || worker->view->book.shard[r].member != worker->view->book.shard[r - 1].member) {
-            bps_remote_text(remote, who, sizeof who);
+            server_text(remote, who, sizeof who);
             bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
         }
     }

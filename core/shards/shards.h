@@ -126,8 +126,6 @@ static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, 
 }
 
 /* ---- remote.c ---- */
-/* "server 0", or "the server of worker 1" */
-void bps_remote_text(const struct bps_remote *remote, char *text, size_t n);
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
 /* Writes what the channels to shards have delivered, as a RATES message has it. Returns how many entries. */
 uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w);

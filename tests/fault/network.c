@@ -59,8 +59,7 @@ static int is_meant(const struct iovec *header, const struct iovec *payload)
            payload->iov_len >= (flipped < PUSH ? 1 : LEAST);
 }
 
-/* The place of the first such payload among the pieces, which alone counts; 0: there is none. *before: bytes in front of
- * it. */
+/* The place of the first such payload among the pieces; 0: there is none. *before: bytes in front of it. */
 static size_t find_frame(const struct msghdr *message, size_t *before)
 {
     *before = 0;
