@@ -17,7 +17,8 @@
 #include "plugin/returned.h"
 #include "wire/handshake.h"
 
-#define LOG "link"
+#define LOG   "link"
+#define SPARE (1u << 20) /* bytes that a link which encrypts keeps for what it sends next */
 
 /* A message; or what a link with checksums adds to a slice: a header of its own, as others may send the owner's. */
 struct bps_parcel {
@@ -39,12 +40,17 @@ static void *parcel_cookie(struct bps_parcel *parcel)
     return (void *)((uintptr_t)parcel | 1);
 }
 
-static void free_parcels(struct bps_parcels *parcels)
+static void free_parcel(struct bps_link *link, struct bps_parcel *parcel)
+{
+    bps_spare_give(&link->spare, parcel, bps_checksum_grows(link->repeat.sending) > 0 ? SPARE : 0);
+}
+
+static void free_parcels(struct bps_link *link, struct bps_parcels *parcels)
 {
     while (!STAILQ_EMPTY(parcels)) {
         struct bps_parcel *parcel = STAILQ_FIRST(parcels);
         STAILQ_REMOVE_HEAD(parcels, entry);
-        free(parcel);
+        free_parcel(link, parcel);
     }
 }
 
@@ -53,8 +59,9 @@ static void link_reset(struct bps_link *link)
 {
     link->channel = NULL;
     link->state = BPS_LINK_IDLE;
-    free_parcels(&link->queue);
-    free_parcels(&link->writing);
+    free_parcels(link, &link->queue);
+    free_parcels(link, &link->writing);
+    bps_spare_fini(&link->spare);
     link->queued = 0;
     free(link->payload);
     link->payload = NULL;
@@ -127,7 +134,7 @@ static void take_parcel(struct bps_link *link, struct bps_parcel *parcel)
     bps_assert(link->queued >= bytes);
     link->queued -= bytes;
     bps_assert(link->queued > 0 || (STAILQ_EMPTY(&link->queue) && STAILQ_EMPTY(&link->writing)));
-    free(parcel);
+    free_parcel(link, parcel);
     if (slice) {
         link->handler->sent(link->owner, link, cookie);
     }
@@ -420,7 +427,7 @@ static bps_status hand_parcel(struct bps_parcel *parcel, struct bps_frame *out)
 /* NULL: the link finishes. */
 static struct bps_parcel *new_parcel(struct bps_link *link, struct bps_parcels *list, size_t bytes)
 {
-    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes + BPS_CIPHER_TAG);
+    struct bps_parcel *parcel = bps_spare_take(&link->spare, sizeof *parcel + bytes + BPS_CIPHER_TAG);
     if (parcel == NULL) { /* the peer would wait for it */
         bps_link_finish(link);
         return NULL;

@@ -20,6 +20,7 @@
 #include "wire/message.h"
 #include "wire/proof.h"
 #include "wire/repeat.h"
+#include "wire/spare.h"
 
 #define BPS_MESSAGE_LIMIT   (16u << 20) /* of a message between members */
 #define BPS_SLICE_LIMIT     (1u << 30)  /* of a slice that is collected to be checked: of a partition */
@@ -74,6 +75,7 @@ struct bps_link {
 
     struct bps_parcels queue, writing; /* with checksums `writing` is those in order that the peer may not have */
     uint64_t queued;                   /* bytes of memory of all these */
+    struct bps_spare spare;            /* that memory, when it is not needed any more */
     struct bps_parcel *again;          /* of `writing`: it is sent again, with all behind it; NULL: none */
     struct bps_repeat repeat;
     struct bps_timer *patience; /* with checksums: looks whether frames are acknowledged; */
