@@ -21,11 +21,14 @@ static const char help_text[] =
     "cluster.ports) and ends with the job. `byteps run` starts it by itself.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
-    "                         once it listens, \"lost MEMBER\" if the job ends for the\n"
-    "                         loss of one, \"without MEMBER\" if it goes on\n"
+    "                         once it listens, \"gathered\" once all have joined, \"left\n"
+    "                         RANK\" of a worker, \"lost MEMBER\" if the job ends for\n"
+    "                         the loss of one, \"without MEMBER\" if it goes on\n"
     "      --absent FD        read a line from descriptor FD: why a member will never\n"
     "                         join; workers that wait for others, or come later, end\n"
-    "                         with that as their error\n" BPS_CMD_CONF_HELP
+    "                         with that as their error\n"
+    "      --left RANKS       to take over a job whose scheduler was lost: workers that\n"
+    "                         have left it, such as 0,3\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
@@ -46,11 +49,11 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(process->loop);
 }
 
-static void on_lost(void *arg, const char *member, bool goes_on)
+static void on_news(void *arg, const char *line)
 {
     const struct process *process = arg;
     if (process->announce >= 0) {
-        dprintf(process->announce, "%s %s\n", goes_on ? "without" : "lost", member);
+        dprintf(process->announce, "%s\n", line);
     }
 }
 
@@ -112,19 +115,41 @@ static int open_up(struct process *process, const char *address)
     return announce(process, address);
 }
 
-static int serve(const struct bps_conf *conf, int announce_fd, int absent_fd)
+struct request {
+    int announce, absent; /* descriptors; -1: none */
+    const char *left;     /* "0,3"; "": none */
+};
+
+/* Returns 0, or an exit status after a message. */
+static int take_left(struct bps_scheduler *scheduler, const char *ranks, long workers)
 {
-    struct process process = {.loop = bps_loop_new(), .announce = announce_fd, .absent = absent_fd};
+    char *end;
+    for (const char *at = ranks; *at != '\0'; at = end + (*end == ',')) {
+        long rank = strtol(at, &end, 10);
+        if (end == at || (*end != ',' && *end != '\0') || rank < 0 || rank >= workers) {
+            return bps_cmd_usage("scheduler", "--left %s: expected ranks of workers, such as 0,3", ranks);
+        }
+        bps_scheduler_left(scheduler, (uint32_t)rank);
+    }
+    return 0;
+}
+
+static int serve(const struct bps_conf *conf, const struct request *request)
+{
+    struct process process = {.loop = bps_loop_new(), .announce = request->announce, .absent = request->absent};
     struct bps_report report = {""};
     struct bps_watch *watch = NULL;
     char address[128];
     int result, stop = bps_role_stop_fd();
     bps_status status = process.loop == NULL ? BPS_ERR_IO
-                                             : bps_scheduler_new(conf, process.loop, on_finished, on_lost, &process,
+                                             : bps_scheduler_new(conf, process.loop, on_finished, on_news, &process,
                                                                  address, sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = watch != NULL ? open_up(&process, address) : bps_cmd_failure("scheduler", "cannot watch signals");
+        result = take_left(process.scheduler, request->left, conf->cluster.workers);
+        if (result == 0) {
+            result = watch != NULL ? open_up(&process, address) : bps_cmd_failure("scheduler", "cannot watch signals");
+        }
         if (result == 0) {
             bps_loop_run(process.loop);
             result = process.verdict == BPS_OK ? 0 : BPS_EXIT_FAILURE;
@@ -160,24 +185,31 @@ int bps_cmd_scheduler(int argc, char **argv)
         BPS_CMD_CONF_OPTIONS,
         {"announce", required_argument, NULL, 'a'},
         {"absent", required_argument, NULL, 'b'},
+        {"left", required_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct bps_cmd_conf request = {0};
-    int code, wrong, announce_fd = -1, absent_fd = -1;
+    struct bps_cmd_conf lines = {0};
+    struct request request = {-1, -1, ""};
+    int code, wrong;
     opterr = 0;
     while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-        if (bps_cmd_conf_take(&request, code, optarg)) {
+        if (bps_cmd_conf_take(&lines, code, optarg)) {
             continue;
         }
         if (code == 'h') {
             fputs(help_text, stdout);
             return bps_cmd_finish("scheduler", 0);
         }
+        if (code == 'l') {
+            request.left = optarg;
+            continue;
+        }
         if (code != 'a' && code != 'b') {
             return bps_cmd_bad_option("scheduler", code, argv);
         }
-        wrong = code == 'a' ? take_fd("announce", optarg, &announce_fd) : take_fd("absent", optarg, &absent_fd);
+        wrong =
+            code == 'a' ? take_fd("announce", optarg, &request.announce) : take_fd("absent", optarg, &request.absent);
         if (wrong) {
             return wrong;
         }
@@ -185,13 +217,13 @@ int bps_cmd_scheduler(int argc, char **argv)
     if (optind < argc) {
         return bps_cmd_usage("scheduler", "'%s' is not expected", argv[optind]);
     }
-    struct bps_conf *conf = bps_cmd_conf_load("scheduler", &request, "scheduler");
-    bps_cmd_conf_fini(&request);
+    struct bps_conf *conf = bps_cmd_conf_load("scheduler", &lines, "scheduler");
+    bps_cmd_conf_fini(&lines);
     if (conf == NULL) {
         return BPS_EXIT_FAILURE;
     }
     bps_role_begin(conf, "scheduler");
-    int result = serve(conf, announce_fd, absent_fd);
+    int result = serve(conf, &request);
     bps_conf_free(conf);
     return result;
 }

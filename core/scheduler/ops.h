@@ -17,9 +17,8 @@ struct bps_scheduler;
 struct bps_scheduler_ops {
     const char *version; /* of the library; the first member in all versions */
     bps_status (*new)(const struct bps_conf *conf, struct bps_loop *loop,
-                      void (*finished)(void *arg, bps_status status),
-                      void (*lost)(void *arg, const char *member, bool goes_on), void *arg, char *address, size_t n,
-                      struct bps_scheduler **out, struct bps_report *report);
+                      void (*finished)(void *arg, bps_status status), void (*news)(void *arg, const char *line),
+                      void *arg, char *address, size_t n, struct bps_scheduler **out, struct bps_report *report);
     void (*free)(struct bps_scheduler *scheduler);
     void (*end)(struct bps_scheduler *scheduler, const char *why);
 };

@@ -11,10 +11,11 @@
 /* So long those are waited for whose shards are gone: workers may still have something under way there. */
 #define LEAVERS (3 * BPS_S)
 
-void bps_returning_init(struct bps_returning *returning)
+bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers)
 {
     TAILQ_INIT(&returning->all);
-    returning->since = 0;
+    returning->left = calloc(workers, sizeof *returning->left);
+    return returning->left == NULL ? BPS_ERR_NOMEM : BPS_OK;
 }
 
 void bps_returning_fini(struct bps_returning *returning)
@@ -26,6 +27,15 @@ void bps_returning_fini(struct bps_returning *returning)
         bps_link_drop(&guest->link);
         bps_guest_free(guest);
     }
+    free(returning->left);
+    returning->left = NULL;
+    returning->leavers = 0;
+}
+
+void bps_returning_leave(struct bps_returning *returning, uint32_t rank)
+{
+    returning->leavers += !returning->left[rank];
+    returning->left[rank] = true;
 }
 
 bps_status bps_returning_add(struct bps_returning *returning, struct bps_guest *guest, const struct bps_return *is,
@@ -144,7 +154,7 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
     const struct bps_returner *returner;
     uint32_t missing = 0;
     for (uint32_t i = 0; i < book->members; i++) {
-        missing += bps_book_needs(book, i);
+        missing += bps_book_needs(book, i) && !(i < book->workers && bps_returning_has_left(returning, i));
     }
     TAILQ_FOREACH(returner, &returning->all, entry) {
         missing -=
@@ -155,7 +165,7 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
 
 static uint32_t count_back(const struct bps_returning *returning, const struct bps_returner *like)
 {
-    uint32_t n = 0;
+    uint32_t n = returning->leavers;
     const struct bps_returner *returner;
     TAILQ_FOREACH(returner, &returning->all, entry) {
         n += returner->done && returns_to_same(returner, like);
@@ -180,12 +190,12 @@ const struct bps_book *bps_returning_book(struct bps_returning *returning, const
         }
         return NULL;
     }
+    bool fits = book->workers == roster->workers && book->members == roster->workers + roster->servers;
     uint32_t back = count_back(returning, returner);
     uint64_t waited = now - returning->since;
-    bool enough = back == book->members || (waited > LEAVERS && !misses_any(returning, returner)) ||
-                  (waited > patience && back > book->members / 2);
-    bool fits = book->workers == roster->workers && book->members == roster->workers + roster->servers;
-    return enough && fits ? book : NULL;
+    bool enough = fits && (back == book->members || (waited > LEAVERS && !misses_any(returning, returner)) ||
+                           (waited > patience && back > book->members / 2));
+    return enough ? book : NULL;
 }
 
 void bps_returning_text(const struct bps_returning *returning, char *text, size_t n)

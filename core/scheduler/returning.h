@@ -34,11 +34,20 @@ struct bps_returner {
 struct bps_returning {
     TAILQ_HEAD(bps_returners, bps_returner) all;
     uint64_t since; /* when the first one came */
+    bool *left;     /* of each worker: it has left, and is not to come back */
+    uint32_t leavers;
 };
 
-void bps_returning_init(struct bps_returning *returning);
+/* BPS_ERR_NOMEM */
+bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers);
 /* Drops all. */
 void bps_returning_fini(struct bps_returning *returning);
+/* The worker with this rank has left, and is not waited for. */
+void bps_returning_leave(struct bps_returning *returning, uint32_t rank);
+static inline bool bps_returning_has_left(const struct bps_returning *returning, uint32_t rank)
+{
+    return returning->leavers > 0 && returning->left[rank];
+}
 /* Takes over the guest and the join. BPS_ERR_NOMEM: it has not. */
 bps_status bps_returning_add(struct bps_returning *returning, struct bps_guest *guest, const struct bps_return *is,
                              struct bps_join *join, uint64_t now);

@@ -65,13 +65,25 @@ struct bps_scheduler {
     char why[BPS_TEXT_LIMIT + 1];    /* and for whom comes later */
     char absent[BPS_TEXT_LIMIT + 1]; /* why no generation can gather any more; "": it can */
     void (*finished)(void *arg, bps_status status);
-    void (*lost)(void *arg, const char *member, bool goes_on);
+    void (*news)(void *arg, const char *line);
     void *arg;
 };
 
 static const struct bps_conf_cluster *scheduler_cluster(const struct bps_scheduler *s)
 {
     return &s->conf->cluster;
+}
+
+/* Of the generation that a lost scheduler had, if this one knows of that. */
+static bool all_had_left(const struct bps_scheduler *s)
+{
+    return s->returning.leavers == s->roster.workers;
+}
+
+/* Whether the next generation is a further one. */
+static bool had_generation(const struct bps_scheduler *s)
+{
+    return s->epoch > 0 || all_had_left(s);
 }
 
 /* ---- the end ---- */
@@ -128,11 +140,18 @@ static void scheduler_fail_job(struct bps_scheduler *s, bps_status status, const
     }
 }
 
+static void tell_news(const struct bps_scheduler *s, const char *what, const char *whom)
+{
+    char line[200];
+    snprintf(line, sizeof line, "%s %s", what, whom);
+    s->news(s->arg, line);
+}
+
 /* The job cannot go on without this member. */
 static void scheduler_lose(struct bps_scheduler *s, const char *member, const char *text)
 {
     if (s->phase != ENDING) {
-        s->lost(s->arg, member, false);
+        tell_news(s, "lost", member);
         scheduler_fail_job(s, BPS_ERR_LOST, text);
     }
 }
@@ -262,6 +281,7 @@ static bps_status publish(struct bps_scheduler *s)
     bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
+    s->news(s->arg, "gathered");
     return BPS_OK;
 }
 
@@ -373,7 +393,7 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
     char who[128];
     bps_seat_text(guest->user, who, sizeof who);
     bps_debug(LOG, "has joined: %s", who);
-    if (!early && s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
+    if (!early && had_generation(s) && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
         gather(s); /* the clock of a further generation starts with its first worker */
     }
     assign_if_complete(s);
@@ -586,7 +606,7 @@ static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, con
         !bps_book_lose(&s->book, s->roster.workers + rank)) {
         return false;
     }
-    s->lost(s->arg, who, true);
+    tell_news(s, "without", who);
     bps_declared_stay(&s->declared, send_worker, s);
     s->retiring = NOBODY;
     s->book.view++;
@@ -656,6 +676,30 @@ static bps_status on_suspect(struct bps_scheduler *s, const struct bps_seat *by,
     return BPS_OK;
 }
 
+/* ---- the end of a generation ---- */
+
+/* All workers have left: the job is over, or a next generation may come. */
+static void on_all_left(struct bps_scheduler *s)
+{
+    if (!scheduler_cluster(s)->stay) {
+        scheduler_end_job(s, BPS_OK, NULL);
+        return;
+    }
+    bps_roster_renew(&s->roster);
+    gather(s);
+    assign_if_complete(s);
+}
+
+/* Lets a worker go. */
+static void send_left(const struct bps_scheduler *s, struct bps_link *link)
+{
+    struct bps_writer left;
+    bps_writer_init(&left);
+    bps_put_u8(&left, scheduler_cluster(s)->stay);
+    bps_link_send_message(link, BPS_FRAME_LEFT, &left);
+    bps_writer_fini(&left);
+}
+
 /* ---- taking over a job whose scheduler was lost ---- */
 
 /* Those who wanted to gather are too late: their job is that which runs, or it has to wait for its end. */
@@ -663,7 +707,11 @@ static void put_off_others(struct bps_scheduler *s)
 {
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        seat->early = seat->left = true;
+        seat->early = true;
+        if (s->returning.leavers > 0 && scheduler_cluster(s)->stay) {
+            continue; /* they gather for the next generation */
+        }
+        seat->left = true;
         bps_link_send_text(&seat->guest->link, BPS_FRAME_REFUSE, "the job runs already, and its members are back");
         bps_link_finish(&seat->guest->link);
     }
@@ -705,7 +753,9 @@ static void lose_absent(struct bps_scheduler *s)
         stays |= returner->guest->user != NULL && returner->join.role == BPS_ROLE_WORKER && !returner->is.leaves;
     }
     for (uint32_t i = 0; i < s->book.members && stays; i++) {
-        if (bps_book_needs(&s->book, i) && bps_roster_seat(&s->roster, i) == NULL) {
+        if (i < s->book.workers && bps_returning_has_left(&s->returning, i)) {
+            s->leaver = s->leaver == NOBODY ? i : s->leaver;
+        } else if (bps_book_needs(&s->book, i) && bps_roster_seat(&s->roster, i) == NULL) {
             bps_member_text(&s->book.member[i], who, sizeof who);
             snprintf(why, sizeof why, "%s was lost: it has not come back after the scheduler was lost", who);
             lose_member(s, s->book.member[i].role, s->book.member[i].rank, who, why);
@@ -766,6 +816,9 @@ static void take_over_if_possible(struct bps_scheduler *s)
         status = take_over(s, &copy);
         bps_book_fini(&copy);
         refuse_strangers(s);
+        if (status == BPS_OK && all_had_left(s)) {
+            on_all_left(s);
+        }
     }
     if (status != BPS_OK) {
         scheduler_fail_job(s, status, "another scheduler could not take over the job");
@@ -781,6 +834,12 @@ static bps_status scheduler_on_return(struct bps_scheduler *s, struct bps_guest 
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = check_job_name(s, &join, &report);
+    bool worker = join.role == BPS_ROLE_WORKER && is.rank < s->roster.workers;
+    if (status == BPS_OK && worker && is.leaves && bps_returning_has_left(&s->returning, is.rank)) {
+        send_left(s, &guest->link); /* the lost one could not tell it any more */
+        bps_join_fini(&join);
+        return BPS_OK;
+    }
     if (status == BPS_OK && s->phase == ENDING) {
         status = bps_fail(&report, BPS_ERR_LOST, "%s", s->why);
     } else if (status == BPS_OK && (s->phase != GATHERING || s->epoch != 0)) {
@@ -813,24 +872,10 @@ static bps_status on_returner(struct bps_scheduler *s, struct bps_returner *retu
     return status;
 }
 
-/* ---- the end of a generation ---- */
-
-/* All workers have left: the job is over, or a next generation may come. */
-static void on_all_left(struct bps_scheduler *s)
-{
-    if (!scheduler_cluster(s)->stay) {
-        scheduler_end_job(s, BPS_OK, NULL);
-        return;
-    }
-    bps_roster_renew(&s->roster);
-    gather(s);
-    assign_if_complete(s);
-}
-
 static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, struct bps_reader *payload)
 {
     struct bps_seat *seat;
-    char why[400], who[128], text[540];
+    char why[400], who[128], text[540], rank[16];
     bps_get_text(payload, why, sizeof why);
     if (why[0] != '\0') {
         bps_seat_text(leaver, who, sizeof who);
@@ -848,16 +893,14 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     if (last) {
         bps_lates_log(&s->lates, &s->book);
     }
-    struct bps_writer left;
-    bps_writer_init(&left);
-    bps_put_u8(&left, scheduler_cluster(s)->stay);
     /* Workers that host shards go last: the others may still need them. */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        if (seat->left && (seat == leaver || last) && (!seat->serves || last)) {
-            bps_link_send_message(&seat->guest->link, BPS_FRAME_LEFT, &left);
+        if (seat->left && !seat->early && (seat == leaver || last) && (!seat->serves || last)) {
+            snprintf(rank, sizeof rank, "%u", seat->rank);
+            tell_news(s, "left", rank);
+            send_left(s, &seat->guest->link);
         }
     }
-    bps_writer_fini(&left);
     return BPS_OK;
 }
 
@@ -972,7 +1015,7 @@ static void remind(struct bps_scheduler *s, uint64_t now)
 {
     char missing[512], text[640];
     uint64_t limit = scheduler_cluster(s)->rendezvous_timeout;
-    if (s->absent[0] != '\0' || (s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0)) {
+    if (s->absent[0] != '\0' || (had_generation(s) && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0)) {
         return; /* nobody can gather, or nobody has asked for a next generation */
     }
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
@@ -1059,9 +1102,8 @@ static void scheduler_on_tick(void *arg)
 /* ---- life ---- */
 
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
-                             void (*finished)(void *arg, bps_status status),
-                             void (*lost)(void *arg, const char *member, bool goes_on), void *arg, char *address,
-                             size_t n, struct bps_scheduler **out, struct bps_report *report)
+                             void (*finished)(void *arg, bps_status status), void (*news)(void *arg, const char *line),
+                             void *arg, char *address, size_t n, struct bps_scheduler **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = &conf->cluster;
     struct bps_scheduler *s = calloc(1, sizeof *s);
@@ -1071,16 +1113,19 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->conf = conf;
     s->loop = loop;
     s->finished = finished;
-    s->lost = lost;
+    s->news = news;
     s->arg = arg;
-    bps_returning_init(&s->returning);
+    bps_status status = bps_returning_init(&s->returning, (uint32_t)c->workers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(c->workers + c->servers));
     struct bps_join self = {0};
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);
     s->agreement = bps_conf_agreement(conf);
-    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_check_host(conf, c->scheduler, report);
+    status = status == BPS_OK && s->agreement == NULL ? BPS_ERR_NOMEM : status;
+    if (status == BPS_OK) {
+        status = bps_transport_check_host(conf, c->scheduler, report);
+    }
     if (status == BPS_OK) {
         status = bps_guard_begin(&s->guard, conf, loop, NULL, NULL, report);
     }
@@ -1115,6 +1160,11 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     gather(s);
     *out = s;
     return BPS_OK;
+}
+
+void bps_scheduler_left(struct bps_scheduler *s, uint32_t rank)
+{
+    bps_returning_leave(&s->returning, rank);
 }
 
 void bps_scheduler_free(struct bps_scheduler *s)

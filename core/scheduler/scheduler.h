@@ -13,14 +13,14 @@ struct bps_scheduler;
 
 /*
  * Starts to listen on cluster.scheduler and works on the loop's thread. `finished` is called once when the
- * job is over: BPS_OK, or why it failed (already logged). `lost` is called before other members hear that one
- * was lost: its text, such as "worker 1 (host a, pid 7)", and whether the job goes on without it or fails.
+ * job is over: BPS_OK, or why it failed (already logged). `news` is called with what whoever has started the job
+ * should know: "gathered" for each generation, and, before members hear of it, "left RANK" for a worker that is let
+ * go, "lost MEMBER" if the job fails for the loss of one such as "worker 1 (host a, pid 7)", "without MEMBER" if not.
  * address[n] receives "host:port" for members to dial.
  */
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
-                             void (*finished)(void *arg, bps_status status),
-                             void (*lost)(void *arg, const char *member, bool goes_on), void *arg, char *address,
-                             size_t n, struct bps_scheduler **out, struct bps_report *report);
+                             void (*finished)(void *arg, bps_status status), void (*news)(void *arg, const char *line),
+                             void *arg, char *address, size_t n, struct bps_scheduler **out, struct bps_report *report);
 /* Ends everything at once. */
 void bps_scheduler_free(struct bps_scheduler *scheduler);
 /* Ends the job in order: tells the members why (NULL: it is over) and calls finished when they know. */
@@ -30,6 +30,11 @@ void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
  * hear why. Of several the first counts. Who has started the job then ends it.
  */
 void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
+/*
+ * If this one is to take over a job: the lost one has let go the worker with this rank, which will not come back. To be
+ * told before the loop runs.
+ */
+void bps_scheduler_left(struct bps_scheduler *scheduler, uint32_t rank);
 /* In a job that runs, tensors move to the shards that suit the links best by now, unless that is not possible now. */
 void bps_scheduler_move(struct bps_scheduler *scheduler);
 /*

@@ -25,11 +25,10 @@ static void hosting_on_finished(void *arg, bps_status status)
     bps_loop_stop(hosting->loop);
 }
 
-static void hosting_on_lost(void *arg, const char *member, bool goes_on)
+static void hosting_on_news(void *arg, const char *line)
 {
     (void)arg;
-    (void)member;
-    (void)goes_on;
+    (void)line;
 }
 
 static void *hosting_run(void *arg)
@@ -59,7 +58,7 @@ static bps_status open_scheduler(struct bps_hosting *hosting, struct bps_conf *c
         hosting->scheduler = NULL;
         status = bps_conf_put_cluster(conf, "scheduler", *listen, "own choice", report);
         if (status == BPS_OK) {
-            status = hosting->ops->new(conf, hosting->loop, hosting_on_finished, hosting_on_lost, hosting, address, n,
+            status = hosting->ops->new(conf, hosting->loop, hosting_on_finished, hosting_on_news, hosting, address, n,
                                        &hosting->scheduler, report);
         }
     } while (status == BPS_OK && *++listen != NULL && bps_route_is_loopback(address));

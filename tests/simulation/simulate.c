@@ -281,11 +281,10 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(arg);
 }
 
-static void on_lost(void *arg, const char *member, bool goes_on)
+static void on_news(void *arg, const char *line)
 {
     (void)arg;
-    (void)member;
-    (void)goes_on;
+    (void)line;
 }
 
 /* If it is this one of scheduler and servers, one of its allocations is going to fail. */
@@ -346,7 +345,7 @@ static void run_scheduler(void *arg)
     starve(job, &job->scheduler);
     struct bps_loop *loop = bps_loop_new();
     bps_status status = loop == NULL ? BPS_ERR_NOMEM
-                                     : bps_scheduler_new(conf, loop, on_finished, on_lost, loop, address,
+                                     : bps_scheduler_new(conf, loop, on_finished, on_news, loop, address,
                                                          sizeof address, &scheduler, &report);
     if (status == BPS_OK) {
         moving = job->seed;
