@@ -67,7 +67,11 @@ class Schemas(unittest.TestCase):
         kubernetes_validate.validate(manifest, "1.34", strict=True)
 
     def test_of_kubernetes_itself(self):
-        for name, kinds in (("workers.yaml", {"Service", "Job"}), ("servers.yaml", {"Service", "StatefulSet"})):
+        for name, kinds in (
+            ("workers.yaml", {"Service", "Job"}),
+            ("servers.yaml", {"Service", "StatefulSet"}),
+            ("scheduler.yaml", {"Service", "StatefulSet"}),
+        ):
             found = manifests(name)
             self.assertEqual(set(found), kinds)
             for manifest in found.values():
@@ -143,12 +147,25 @@ class Pods(Case):
         self.bed = self.make_bed(hosts=4)
         self.check_all(self.start_workers())
 
-    def test_with_servers(self):
-        """With the setting that a comment in the manifest of the workers tells of."""
-        self.bed = self.make_bed(hosts=6)
+    def setting_with(self, name):
+        """What a comment in the manifest of the workers tells of."""
         with open(os.path.join(TOP, "examples", "kubernetes", "workers.yaml"), encoding="ascii") as file:
-            (more,) = re.findall('With servers.yaml also "(.*)"', file.read())
-        workers = self.start_workers(more)
+            (more,) = re.findall(f'With {name} also "(.*)"', file.read())
+        return more
+
+    def test_with_a_scheduler(self):
+        self.bed = self.make_bed(hosts=5)
+        workers = self.start_workers(self.setting_with("scheduler.yaml"))
+        service, scheduler = manifests("scheduler.yaml").values()
+        template, name = scheduler["spec"]["template"], service["metadata"]["name"]
+        self.assertEqual(template["spec"]["restartPolicy"], "Always")
+        self.bed.name_host(self.pods, f"{scheduler['metadata']['name']}-0.{name}")
+        self.start(template)
+        self.check_all(workers)
+
+    def test_with_servers(self):
+        self.bed = self.make_bed(hosts=6)
+        workers = self.start_workers(self.setting_with("servers.yaml"))
         servers = manifests("servers.yaml")["StatefulSet"]["spec"]
         for index in range(servers["replicas"]):
             self.start(servers["template"], index)
