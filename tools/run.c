@@ -7,8 +7,6 @@
  */
 #include "tools/run.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,59 +56,6 @@ static void start_parts(struct bps_run *run)
     }
 }
 
-/* What the scheduler says: "host:port", and perhaps later "without MEMBER" and "lost MEMBER". */
-static void take_line(struct bps_run *run, const char *text)
-{
-    int server;
-    const char *line = bps_run_keep(run->options, bps_cmd_print("%s", text));
-    if (strncmp(line, "lost ", 5) == 0) {
-        bps_run_lost(run, line + 5);
-    } else if (sscanf(line, "without server %d ", &server) == 1) {
-        bps_run_without(run, server);
-    } else if (run->phase == BPS_RUN_STARTING) {
-        run->options->plan.scheduler = line;
-        start_parts(run);
-    }
-}
-
-static void announced(struct bps_run *run)
-{
-    ssize_t n = read(run->announce, run->said + run->said_used, sizeof(run->said) - 1 - run->said_used);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-        return;
-    }
-    if (n <= 0) { /* the scheduler has ended; its exit status comes next */
-        close(run->announce);
-        run->announce = -1;
-        return;
-    }
-    run->said_used += (size_t)n;
-    for (char *end; (end = memchr(run->said, '\n', run->said_used));) {
-        *end++ = '\0';
-        take_line(run, run->said);
-        run->said_used -= (size_t)(end - run->said);
-        memmove(run->said, end, run->said_used);
-    }
-}
-
-static void start_scheduler(struct bps_run *run)
-{
-    int pipe[2];
-    char number[16];
-    if (pipe2(pipe, O_CLOEXEC) != 0) {
-        bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
-        bps_run_fail(run, BPS_EXIT_FAILURE);
-        return;
-    }
-    snprintf(number, sizeof(number), "%d", pipe[1]);
-    char *argv[] = {"byteps", "scheduler", "--announce", number, "--absent", "0", NULL};
-    run->announce = pipe[0];
-    run->announced = announced;
-    run->deadline = bps_now() + BPS_RUN_ANNOUNCE;
-    bps_run_spawn(run, BPS_RUN_SCHEDULER, 0, "scheduler", argv, pipe[1]);
-    close(pipe[1]);
-}
-
 /* Whoever knows it is let in. A part has that of the whole; a user's own is kept, and goes to all as this does. */
 static bool make_secret(void)
 {
@@ -143,7 +88,8 @@ static bool may_begin_anew(const struct bps_run *run, int status)
 /* All of the job, once. */
 static int run_once(struct bps_run_options *options, size_t room, const char *scheduler, bool *again)
 {
-    struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
+    struct bps_run run = {
+        .name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment, .start_parts = start_parts};
     bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
     options->plan.scheduler = alone && !options->part ? "" : scheduler;
     if (!bps_run_init(&run, room)) {
@@ -152,7 +98,7 @@ static int run_once(struct bps_run_options *options, size_t room, const char *sc
     if (options->part || alone) {
         start_parts(&run);
     } else {
-        start_scheduler(&run);
+        bps_run_start_scheduler(&run);
     }
     int status = bps_run_loop(&run);
     *again = may_begin_anew(&run, status);

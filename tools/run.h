@@ -173,33 +173,52 @@ enum bps_run_phase {
     BPS_RUN_KILLING  /* SIGKILL was sent */
 };
 
+struct bps_run;
+
+/* What becomes of a scheduler that was started (run_scheduler.c). */
+struct bps_run_scheduler {
+    /* There is something to read from run->announce. */
+    void (*announced)(struct bps_run *run);
+    /* Whether this child is it, was killed, and may be started again. If that was once too often, it says so. */
+    bool (*may_return)(struct bps_run *run, const struct bps_run_child *child);
+    /* Starts it again, where it has listened. */
+    void (*start)(struct bps_run *run);
+};
+
 struct bps_run {
     const char *name; /* subcommand, for messages */
     struct bps_run_options *options;
     /* Called in a new process before it becomes the child. */
     void (*environment)(const struct bps_run *run, const struct bps_run_child *child);
+    /* Servers and workers, or the hosts that start them, once the address of the scheduler is known. */
+    void (*start_parts)(struct bps_run *run);
     bool inherit; /* children write straight to our stdout and stderr */
     enum bps_run_phase phase;
-    uint64_t deadline;                      /* of the phase; 0: none */
-    uint64_t judge_at;                      /* when to judge what has ended; 0: nothing is waiting */
-    uint64_t looks;                         /* for ended children, so far */
-    uint64_t job_deadline;                  /* of --timeout; 0: none */
-    int status;                             /* of the first part that failed */
-    char cause[400];                        /* which one that was, and of what; "": it has been said */
-    bool interrupted;                       /* by a signal: what the parts exit with is of no interest */
-    bool part_done;                         /* as a part: has told that no worker is left here */
-    bool part_lost;                         /* as a part: the connection has ended */
-    bool doomed;                            /* as a part: some member was lost for whom the job ends */
-    bool services_ended;                    /* the servers and the scheduler are to end */
-    bool childless;                         /* not even an adopted process is left */
-    bool impatient;                         /* the user has interrupted when only output was left */
-    bool lost_output;                       /* some could not be written */
-    int signals;                            /* signalfd */
-    int announce;                           /* where the scheduler says something; -1: nothing is expected */
-    void (*announced)(struct bps_run *run); /* called when there is something to read */
-    char said[512];                         /* by the scheduler: a line that is not complete */
+    uint64_t deadline;                         /* of the phase; 0: none */
+    uint64_t judge_at;                         /* when to judge what has ended; 0: nothing is waiting */
+    uint64_t looks;                            /* for ended children, so far */
+    uint64_t job_deadline;                     /* of --timeout; 0: none */
+    int status;                                /* of the first part that failed */
+    char cause[400];                           /* which one that was, and of what; "": it has been said */
+    bool interrupted;                          /* by a signal: what the parts exit with is of no interest */
+    bool part_done;                            /* as a part: has told that no worker is left here */
+    bool part_lost;                            /* as a part: the connection has ended */
+    bool doomed;                               /* as a part: some member was lost for whom the job ends */
+    bool services_ended;                       /* the servers and the scheduler are to end */
+    bool childless;                            /* not even an adopted process is left */
+    bool impatient;                            /* the user has interrupted when only output was left */
+    bool lost_output;                          /* some could not be written */
+    int signals;                               /* signalfd */
+    int announce;                              /* where the scheduler says something; -1: nothing is expected */
+    const struct bps_run_scheduler *scheduler; /* NULL: none was started here */
+    char said[512];                            /* by the scheduler: a line that is not complete */
     size_t said_used;
-    const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
+    bool gathered;            /* all have joined: the job goes on when the scheduler is lost */
+    char *left;               /* the workers that have left since, "0,3"; NULL: none */
+    char again[300];          /* how the scheduler has ended that is to be started again; "": it has not */
+    uint64_t scheduler_began; /* when it was started */
+    int soon;                 /* how often in a row it was killed soon after that */
+    const char *lost;         /* the member whose loss ends the job, as in its messages; NULL: none so far */
     struct bps_run_sink sink[2], nowhere;
     struct bps_run_child *children;
     size_t nchildren, room;
@@ -216,6 +235,8 @@ size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, in
 
 /* Prepares a job of at most `room` children; bps_run_fini frees what came of it (run_loop.c). */
 bool bps_run_init(struct bps_run *run, size_t room);
+/* Frees what there is of a child that has ended. */
+void bps_run_child_fini(struct bps_run_child *child);
 void bps_run_fini(struct bps_run *run);
 /* Prints, collects and waits until nothing is left of the job; returns its exit status. */
 int bps_run_loop(struct bps_run *run);
@@ -226,6 +247,8 @@ int bps_run_loop(struct bps_run *run);
  */
 struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
                                     char **argv, int pass);
+/* Starts the scheduler (run_scheduler.c). */
+void bps_run_start_scheduler(struct bps_run *run);
 /* The environment of the parts of `byteps run`. */
 void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child);
 /* Notes the variables of this process, before any of its job's are set. False: no memory (run_outer.c). */

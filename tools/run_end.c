@@ -7,7 +7,8 @@
  * job is over when this process has no child left, adopted ones included. Whoever waits for the part to join
  * need not use that time: the scheduler cannot miss a part that it has never met, and is told.
  *
- * A server has not failed if the scheduler says that the job goes on without it.
+ * A server has not failed if the scheduler says that the job goes on without it, nor has a scheduler that is started
+ * again.
  *
  * Its status is that of the part which failed first. Which one that is the scheduler knows best: if it has
  * lost a member, the ends of the others are judged after the end of that one.
@@ -101,6 +102,17 @@ static void pass_all(struct bps_run *run, int number)
     for (size_t i = 0; i < run->nchildren; i++) {
         pass(&run->children[i], number);
     }
+}
+
+/* Whether all workers have ended well, or will have, as a part hears. */
+static bool is_through(const struct bps_run *run)
+{
+    bool well = !run->options->part;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        well = well && (is_service(child) || child->done || (child->reaped && child->wait == 0));
+    }
+    return run->services_ended || well;
 }
 
 static bool workers_left(const struct bps_run *run)
@@ -292,6 +304,24 @@ static void report_spared(struct bps_run *run, const struct bps_run_child *child
     bps_run_say(run, "%s; the job goes on without it", what);
 }
 
+static void report_unneeded(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
+{
+    char what[300];
+    describe_end(run, child, pid, what, sizeof(what));
+    bps_run_say(run, "%s; no worker needs it any more", what);
+}
+
+/* After the ends that came with it: if a worker has failed, or the last one is through, there is no use in it. */
+static void restart_scheduler(struct bps_run *run)
+{
+    bool useful = run->phase == BPS_RUN_WORKING && workers_left(run);
+    bps_run_say(run, "%s%s", run->again, useful ? "; starting it again" : "");
+    run->again[0] = '\0';
+    if (useful) {
+        run->scheduler->start(run);
+    }
+}
+
 static void judge(struct bps_run *run, struct bps_run_child *child)
 {
     pid_t pid = child->pid;
@@ -302,11 +332,17 @@ static void judge(struct bps_run *run, struct bps_run_child *child)
     bool by_us = WIFSIGNALED(child->wait) &&
                  (run->phase == BPS_RUN_KILLING || (run->phase == BPS_RUN_ENDING && WTERMSIG(child->wait) == SIGTERM));
     /* A server still on its way in is refused when the job is over, of which a part may hear later. */
-    bool over = run->services_ended || run->part_done;
+    bool through = is_through(run), over = through || run->part_done;
     bool refused = child->role == BPS_RUN_SERVER && over && exit_status(child->wait) == BPS_EXIT_FAILURE;
     bool early = is_service(child) && !over && run->phase < BPS_RUN_ENDING;
+    /* Once the workers are through, nobody has missed a service that was killed. */
+    bool unneeded = is_service(child) && through && WIFSIGNALED(child->wait) && !run->status;
     if (early && child->spared) {
         report_spared(run, child, pid);
+    } else if (early && run->scheduler && run->scheduler->may_return(run, child)) {
+        describe_end(run, child, pid, run->again, sizeof(run->again));
+    } else if (unneeded && !by_us) {
+        report_unneeded(run, child, pid);
     } else if (early || !(good || by_us || refused || child->told || child->spared)) {
         report(run, child, pid);
     }
@@ -360,7 +396,9 @@ static void judge_all(struct bps_run *run)
     }
     qsort(ended, n, sizeof(struct bps_run_child *), compare_ends);
     for (size_t i = 0; i < n; i++) {
-        judge(run, ended[i]);
+        if (ended[i]->reaped) { /* a lost scheduler may have said what let it be judged already */
+            judge(run, ended[i]);
+        }
     }
     free(ended);
     run->judge_at = 0;
@@ -387,7 +425,7 @@ static bool needs_word(const struct bps_run *run)
         const struct bps_run_child *child = &run->children[i];
         needs = needs || (child->reaped && child->role == BPS_RUN_SERVER && !child->spared);
     }
-    return needs && !run->lost && !run->doomed;
+    return needs && !run->lost && !run->doomed && !is_through(run);
 }
 
 /* Whether the first failure could be none, or the consequence of another that has not shown yet. */
@@ -527,6 +565,9 @@ void bps_run_tick(struct bps_run *run, uint64_t now)
             run->part_done = true;
             bps_run_part_tell(run, "done");
         }
+    }
+    if (run->again[0]) {
+        restart_scheduler(run);
     }
     if (run->phase == BPS_RUN_ENDING && !children_left(run) && !run->childless) {
         bps_run_signal_adopted(NULL, 0, SIGTERM); /* what the parts have left in the background */

@@ -13,7 +13,7 @@ bool bps_run_log_make(const char *dir)
     return mkdir(dir, 0777) == 0 || errno == EEXIST;
 }
 
-/* "worker 0" -> DIR/worker-0.log. What a restarted job says stands behind what was there. */
+/* "worker 0" -> DIR/worker-0.log. What a restarted job or scheduler says stands behind what was there. */
 bool bps_run_log_open(struct bps_run *run, struct bps_run_child *child)
 {
     const char *dir = run->options->log_dir;
@@ -24,7 +24,7 @@ bool bps_run_log_open(struct bps_run *run, struct bps_run_child *child)
     if (blank) {
         *blank = '-';
     }
-    int again = run->options->restart > 0 ? O_APPEND : O_TRUNC;
+    int again = run->options->restart > 0 || run->gathered ? O_APPEND : O_TRUNC;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | again, 0666);
     int error = errno;
     free(path);

@@ -43,15 +43,21 @@ bool bps_run_init(struct bps_run *run, size_t room)
     return true;
 }
 
+void bps_run_child_fini(struct bps_run_child *child)
+{
+    bps_run_stream_end(&child->stream[0]);
+    bps_run_stream_end(&child->stream[1]);
+    bps_run_sink_fini(&child->control);
+    bps_run_sink_fini(&child->log);
+}
+
 void bps_run_fini(struct bps_run *run)
 {
     for (size_t i = 0; i < run->nchildren; i++) {
-        bps_run_stream_end(&run->children[i].stream[0]);
-        bps_run_stream_end(&run->children[i].stream[1]);
-        bps_run_sink_fini(&run->children[i].control);
-        bps_run_sink_fini(&run->children[i].log);
+        bps_run_child_fini(&run->children[i]);
     }
     free(run->children);
+    free(run->left);
     bps_run_sink_fini(&run->sink[0]);
     bps_run_sink_fini(&run->sink[1]);
     if (run->announce >= 0) {
@@ -224,7 +230,7 @@ int bps_run_loop(struct bps_run *run)
     while (!finished(run)) {
         int n = poll(p, watch(run, p), wait_ms(run, bps_now()));
         if (n > 0 && p[ANNOUNCE].revents) {
-            run->announced(run);
+            run->scheduler->announced(run);
         }
         if (n > 0 && p[PART].revents) {
             bps_run_part_control(run);

@@ -269,10 +269,23 @@ static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct 
     }
 }
 
+/* Of another scheduler it is that of the lost one. */
+static struct bps_run_child *place_of(struct bps_run *run, enum bps_run_role role)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        struct bps_run_child *child = &run->children[i];
+        if (role == BPS_RUN_SCHEDULER && child->role == role) {
+            bps_run_child_fini(child);
+            return child;
+        }
+    }
+    return &run->children[run->nchildren];
+}
+
 struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
                                     char **argv, int pass)
 {
-    struct bps_run_child *child = &run->children[run->nchildren];
+    struct bps_run_child *child = place_of(run, role);
     *child = (struct bps_run_child){.run = run, .role = role, .rank = rank, .control.fd = -1, .log.fd = -1};
     child->stream[0].fd = child->stream[1].fd = -1;
     snprintf(child->label, sizeof(child->label), "%s", label);
@@ -292,7 +305,7 @@ struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role,
         goto fail;
     }
     setpgid(pid, pid);
-    run->nchildren++;
+    run->nchildren += child == &run->children[run->nchildren];
     child->pid = pid;
     take_pipes(run, child, &p);
     int error = exec_error(&p);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each role is killed in each phase of a job: the others say who was lost, and which tensor waited.
 
-Nobody starts the scheduler again here; test_scheduler_lost.py does.
+Nobody starts the scheduler again here but `byteps run`, once all have joined; test_scheduler_lost.py has more of that.
 
 A job is brought into a phase by gates and by stopping a process whose answer the others then wait for.
 """
@@ -168,9 +168,24 @@ class ByHand(unittest.TestCase):
 
 @scripted.unwatched
 class ByRun(unittest.TestCase):
-    """The same with `byteps run`, which ends and says who died."""
+    """The same with `byteps run`, which ends and says who died; a scheduler it starts again."""
+
+    def goes_on(self, phase, servers):
+        steps = STEPS[phase] + ["leave"] * (phase != "shutdown")
+        with cluster.ByRun(steps, servers=servers, settings=SETTINGS) as job:
+            strike(job, phase, "scheduler")
+            job.wait_for("starting it again", None, "err")
+            job.open("never")
+            ends = job.finish()
+            self.assertEqual(ends["byteps run"].status, 0, cluster.show(ends))
+            for part in workers(job):
+                words = "left" if phase == "shutdown" else "grad is right"
+                self.assertIn(words, ends[part].out, cluster.show(ends))
 
     def strike(self, phase, victim, servers):
+        if victim == "scheduler" and phase not in JOINING:
+            self.goes_on(phase, servers)
+            return
         settings = SETTINGS + (GATHER if phase in JOINING or victim == "scheduler" else [])
         with cluster.ByRun(STEPS[phase], servers=servers, settings=settings) as job:
             strike(job, phase, victim)

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler is killed in the midst of training, and another one takes its place: the job goes on.
 
-Rounds do not wait for it; what is declared, forgotten or changed meanwhile does, and leaving as well.
+Rounds do not wait for it; what is declared, forgotten or changed meanwhile does, and leaving as well. `byteps run`
+starts it again by itself.
 """
 
+import contextlib
+import os
+import signal
 import time
 import unittest
 
 import cluster
+import harness
+import scripted
 
 SETTINGS = ["log.level=debug", "server.shards=2", "cluster.peer_timeout=30s"]
 QUICK = ["cluster.rendezvous_timeout=3s"]
@@ -123,6 +129,160 @@ class Lost(unittest.TestCase):
                 "twice": self.twice,
                 "it does not come": self.does_not_come,
                 "one does not come": self.one_does_not_come,
+            },
+        )
+
+
+PIECE = 1000000
+"""Elements of a tensor whose bytes are more than a connection's buffers hold."""
+OVER = ["push:warm:8:float32:sum:1", "gate:end", "leave"]
+AGAIN = r"byteps run: scheduler \(pid \d+\) was killed by SIGKILL; starting it again"
+KILLED = r"byteps run: scheduler \(pid \d+\) was killed by SIGKILL"
+UNNEEDED = r"byteps run: \w+( \d)? \(pid \d+\) was killed by SIGKILL; no worker needs it any more"
+
+
+@scripted.unwatched
+class ByRun(unittest.TestCase):
+    """`byteps run` starts it again, and has the status of the workers."""
+
+    def kill(self, job, times=1):
+        for _ in range(times):
+            job.kill_and_wait("scheduler")
+            for part in members(job):
+                job.wait_for("is back", part, "err")
+
+    def check(self, job, lines):
+        """The workers have ended well, and `byteps run` has said only this."""
+        ends = job.finish()
+        text = cluster.show(ends)
+        self.assertEqual(ends["byteps run"].status, 0, text)
+        self.assertRegex(ends["byteps run"].err, rf"\A{lines}\Z", text)
+        return ends
+
+    def idle(self, servers=1, **how):
+        with cluster.ByRun(["init", "push:new:9:float32:sum:1", "gate:idle", *OVER], servers=servers, **how) as job:
+            for part in workers(job):
+                job.wait_for("at idle", part)
+            self.kill(job)
+            job.open("idle", "end")
+            ends = self.check(job, AGAIN)
+            for part in workers(job):
+                self.assertIn("warm: ", ends[part].out, cluster.show(ends))
+
+    def held(self, part):
+        """Rounds wait for this one meanwhile."""
+        with cluster.ByRun(["init", f"loop:grad:{PIECE}:enough", *OVER], settings=SETTINGS) as job:
+            self.wait_for_rounds(job)
+            job.stop(part)
+            job.kill_and_wait("scheduler")
+            job.wait_for("starting it again", None, "err")
+            job.go_on(part)
+            for other in members(job):
+                job.wait_for("is back", other, "err")
+            job.open("enough", "end")
+            ends = self.check(job, AGAIN)
+            for worker in workers(job):
+                self.assertIn("grad is right", ends[worker].out, cluster.show(ends))
+
+    def wait_for_rounds(self, job):
+        for part in workers(job):
+            job.wait_for("grad runs", part)
+
+    def twice(self):
+        with cluster.ByRun(["init", "loop:grad:70000:enough", *OVER], workers=3, servers=2, settings=SETTINGS) as job:
+            self.wait_for_rounds(job)
+            self.kill(job)
+            first = job.pid("scheduler")
+            job.kill_and_wait("scheduler")
+            job.wait_for("view 3", "scheduler", "err")
+            self.assertNotEqual(job.pid("scheduler"), first)
+            job.open("enough", "end")
+            self.check(job, rf"{AGAIN}\n{AGAIN}")
+
+    def too_often(self):
+        with cluster.ByRun(["init", "loop:grad:70000:never"], settings=[*SETTINGS, *QUICK]) as job:
+            self.wait_for_rounds(job)
+            for _ in range(3):
+                job.kill_and_wait("scheduler")
+                time.sleep(ROUNDS)
+            own = job.finish()["byteps run"]
+            self.assertEqual(own.status, 137, own)
+            self.assertIn("the scheduler was killed 3 times in a row", own.err)
+
+    def is_there(self, job, worker):
+        want = {"cluster.role=worker", f"cluster.rank={worker}"}
+        return any(want <= set(env["BYTEPS_SET"].split("\n")) for env in harness.processes(job.id).values())
+
+    def last_leaves(self, servers):
+        """The others have left already, and do not come back: it is told."""
+        with cluster.ByRun(["init", *OVER[:1], "@1:gate:end", "leave"], servers=servers) as job:
+            job.wait_for("at end", "worker 1")
+            if servers:  # else it hosts shards, and waits for the other
+                harness.until(lambda: not self.is_there(job, 0), "end of worker 0")
+            began = time.monotonic()
+            job.stop("scheduler")
+            job.open("end")
+            time.sleep(ROUNDS)
+            job.kill("scheduler")
+            self.check(job, AGAIN)
+            self.assertLess(time.monotonic() - began, 30)
+
+    def between(self, servers):
+        """Between two generations; the processes that have left are the members of the next."""
+        steps = ["init", *OVER[:1], "leave", "gate:next", "init", "push:grad:9:float32:sum:1", "leave"]
+        with cluster.ByRun(steps, servers=servers) as job:
+            for part in workers(job):
+                job.wait_for("at next", part)
+            job.kill_and_wait("scheduler")
+            job.wait_for("starting it again", None, "err")
+            job.open("next")
+            ends = self.check(job, AGAIN)
+            for part in workers(job):
+                self.assertIn("grad: 3", ends[part].out, cluster.show(ends))
+
+    def at_end(self, victim, servers, delay):
+        """Just as all leave."""
+        with cluster.ByRun(["init", *OVER], servers=servers) as job:
+            for part in workers(job):
+                job.wait_for("at end", part)
+            pid = job.pid(victim)
+            job.open("end")
+            time.sleep(delay)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self.check(job, rf"({AGAIN}|{UNNEEDED}|{KILLED})?")
+
+    def server_at_end(self):
+        with cluster.ByRun(["init", *OVER, "gate:gone"]) as job:
+            for part in workers(job):
+                job.wait_for("at end", part)
+            job.open("end")
+            for part in workers(job):
+                job.wait_for("at gone", part)
+            job.kill_and_wait("server 0")
+            job.open("gone")
+            self.check(job, UNNEEDED)
+
+    def test_at_end(self):
+        cases = {"server": self.server_at_end}
+        for servers in (0, 1):
+            cases[f"last leaves, {servers}"] = lambda s=servers: self.last_leaves(s)
+            cases[f"between, {servers}"] = lambda s=servers: self.between(s)
+            for delay in (0, 2, 5, 10, 20, 40):
+                cases[f"{delay} ms, {servers}"] = lambda s=servers, d=delay: self.at_end("scheduler", s, d / 1000)
+        cluster.side_by_side(self, cases)
+
+    def test_all(self):
+        cluster.side_by_side(
+            self,
+            {
+                "idle": self.idle,
+                "idle, servers in workers": lambda: self.idle(0),
+                "idle, hosts": lambda: self.idle(2, hosts="localhost:1,127.0.0.1:1"),
+                "push": lambda: self.held("server 0"),
+                "pull": lambda: self.held("worker 1"),
+                "twice": self.twice,
+                "too often": self.too_often,
             },
         )
 

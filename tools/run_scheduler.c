@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_scheduler.c - the scheduler of a job: it is started, heard, and started again when something has killed it.
+ *
+ * The second one listens where the first one did, and the members of a job that runs come back to it. What it cannot
+ * know from them it is told: who has left.
+ */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* One that is killed so soon after its start, and so often in a row, would be killed again. */
+#define SOON  (5 * BPS_S)
+#define TIMES 3
+
+/* ---- what it says -------------------------------------------------------------------------------------- */
+
+static void take_leave(struct bps_run *run, int rank)
+{
+    char *ranks = bps_cmd_print("%s%s%d", run->left ? run->left : "", run->left ? "," : "", rank);
+    free(run->left);
+    run->left = ranks;
+}
+
+/* "host:port", "gathered", "left RANK", and perhaps "without MEMBER" and "lost MEMBER". */
+static void take_line(struct bps_run *run, const char *text)
+{
+    int server, rank;
+    if (strncmp(text, "lost ", 5) == 0) {
+        bps_run_lost(run, bps_run_keep(run->options, bps_cmd_print("%s", text + 5)));
+    } else if (sscanf(text, "without server %d ", &server) == 1) {
+        bps_run_without(run, server);
+    } else if (sscanf(text, "left %d", &rank) == 1) {
+        take_leave(run, rank);
+    } else if (strcmp(text, "gathered") == 0) {
+        run->gathered = true;
+        free(run->left);
+        run->left = NULL;
+    } else if (run->phase == BPS_RUN_STARTING) {
+        run->options->plan.scheduler = bps_run_keep(run->options, bps_cmd_print("%s", text));
+        run->start_parts(run);
+    }
+}
+
+static void announced(struct bps_run *run)
+{
+    ssize_t n = read(run->announce, run->said + run->said_used, sizeof(run->said) - 1 - run->said_used);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+        return;
+    }
+    if (n <= 0) { /* the scheduler has ended; its exit status comes next */
+        close(run->announce);
+        run->announce = -1;
+        return;
+    }
+    run->said_used += (size_t)n;
+    for (char *end; (end = memchr(run->said, '\n', run->said_used));) {
+        *end++ = '\0';
+        take_line(run, run->said);
+        run->said_used -= (size_t)(end - run->said);
+        memmove(run->said, end, run->said_used);
+    }
+}
+
+/* ---- its end ------------------------------------------------------------------------------------------- */
+
+/* What it has said before it was killed. */
+static void hear_out(struct bps_run *run)
+{
+    struct pollfd p = {.fd = run->announce, .events = POLLIN};
+    while (run->announce >= 0 && poll(&p, 1, 0) > 0) {
+        announced(run);
+    }
+    if (run->announce >= 0) {
+        close(run->announce);
+        run->announce = -1;
+    }
+}
+
+static bool may_return(struct bps_run *run, const struct bps_run_child *child)
+{
+    if (child->role != BPS_RUN_SCHEDULER || !WIFSIGNALED(child->wait)) {
+        return false;
+    }
+    hear_out(run);
+    if (!run->gathered || run->phase != BPS_RUN_WORKING) {
+        return false;
+    }
+    run->soon = bps_now() - run->scheduler_began < SOON ? run->soon + 1 : 0;
+    if (run->soon >= TIMES) {
+        bps_run_say(run, "the scheduler was killed %d times in a row within %d s of its start", TIMES,
+                    (int)(SOON / BPS_S));
+    }
+    return run->soon < TIMES;
+}
+
+/* ---- its start ----------------------------------------------------------------------------------------- */
+
+static const struct bps_run_scheduler scheduler = {
+    .announced = announced, .may_return = may_return, .start = bps_run_start_scheduler};
+
+void bps_run_start_scheduler(struct bps_run *run)
+{
+    int pipe[2];
+    char number[16];
+    if (pipe2(pipe, O_CLOEXEC) != 0) {
+        bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
+        bps_run_fail(run, BPS_EXIT_FAILURE);
+        return;
+    }
+    snprintf(number, sizeof(number), "%d", pipe[1]);
+    char *argv[] = {"byteps",  "scheduler", "--announce", number, "--absent", "0", run->left ? "--left" : NULL,
+                    run->left, NULL};
+    run->announce = pipe[0];
+    run->scheduler = &scheduler;
+    run->said_used = 0;
+    run->scheduler_began = bps_now();
+    run->deadline = run->phase == BPS_RUN_STARTING ? run->scheduler_began + BPS_RUN_ANNOUNCE : 0;
+    bps_run_spawn(run, BPS_RUN_SCHEDULER, 0, "scheduler", argv, pipe[1]);
+    close(pipe[1]);
+}
