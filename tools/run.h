@@ -213,8 +213,10 @@ struct bps_run {
     const struct bps_run_scheduler *scheduler; /* NULL: none was started here */
     char said[512];                            /* by the scheduler: a line that is not complete */
     size_t said_used;
-    bool gathered;            /* all have joined: the job goes on when the scheduler is lost */
-    char *left;               /* the workers that have left since, "0,3"; NULL: none */
+    bool gathered;   /* all have joined: the job goes on when the scheduler is lost */
+    bool leaderless; /* it was lost, and no other one has taken over the job yet */
+    char *left;      /* the workers that have left since, "0,3"; NULL: none */
+    int nleft;
     char again[300];          /* how the scheduler has ended that is to be started again; "": it has not */
     uint64_t scheduler_began; /* when it was started */
     int soon;                 /* how often in a row it was killed soon after that */

@@ -358,6 +358,7 @@ static void collect(struct bps_run *run, pid_t pid, int wait)
             child->wait = wait;
             child->reaped = true;
             child->look = run->looks;
+            run->leaderless |= child->role == BPS_RUN_SCHEDULER && WIFSIGNALED(wait) && run->gathered;
             bps_run_stream_drain(&child->stream[0]);
             bps_run_stream_drain(&child->stream[1]);
         }
@@ -385,12 +386,31 @@ static int compare_ends(const void *left, const void *right)
     return is_service(a) != is_service(b) ? is_service(a) - is_service(b) : (a > b) - (a < b);
 }
 
+static bool worker_failed(const struct bps_run *run)
+{
+    bool failed = false;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        failed = failed || (child->reaped && !is_service(child) && child->wait != 0);
+    }
+    return failed;
+}
+
+/* Whether it has ended and may be judged: a server not before there is a scheduler that says what its end means. */
+static bool is_ripe(const struct bps_run_child *child)
+{
+    const struct bps_run *run = child->run;
+    bool waits = run->leaderless && run->phase == BPS_RUN_WORKING && run->nleft < run->options->plan.workers;
+    bool stays = child->role == BPS_RUN_SERVER && !child->spared && waits && !is_through(run) && !worker_failed(run);
+    return child->reaped && !stays;
+}
+
 static void judge_all(struct bps_run *run)
 {
     struct bps_run_child **ended = bps_cmd_alloc(run->nchildren, sizeof(struct bps_run_child *));
     size_t n = 0;
     for (size_t i = 0; i < run->nchildren; i++) {
-        if (run->children[i].reaped) {
+        if (is_ripe(&run->children[i])) {
             ended[n++] = &run->children[i];
         }
     }
@@ -423,7 +443,7 @@ static bool needs_word(const struct bps_run *run)
     bool needs = false;
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        needs = needs || (child->reaped && child->role == BPS_RUN_SERVER && !child->spared);
+        needs = needs || (is_ripe(child) && child->role == BPS_RUN_SERVER && !child->spared);
     }
     return needs && !run->lost && !run->doomed && !is_through(run);
 }
@@ -434,9 +454,11 @@ static bool is_unclear(const struct bps_run *run)
     bool failed = false, killed = false;
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        bool counts = child->reaped && !child->spared;
+        bool counts = is_ripe(child) && !child->spared;
         failed = failed || (counts && !child->told && child->wait != 0);
-        killed = killed || (counts && WIFSIGNALED(child->wait));
+        /* Of a scheduler that is started again it is well to know who has died with it. */
+        bool returns = child->role == BPS_RUN_SCHEDULER && run->leaderless;
+        killed = killed || (counts && WIFSIGNALED(child->wait) && !returns);
     }
     return is_open(run) && (needs_word(run) || (failed && !(run->lost ? cause_has_shown(run) : killed)));
 }
@@ -489,8 +511,9 @@ void bps_run_reap(struct bps_run *run)
     run->childless = pid < 0 && errno == ECHILD;
     if (!is_unclear(run) || run->childless) {
         judge_all(run);
-    } else if (!run->lost && !run->judge_at) {
-        run->judge_at = bps_now() + (needs_word(run) ? WORD : SETTLE);
+    } else if (!run->lost) {
+        uint64_t at = bps_now() + (needs_word(run) ? WORD : SETTLE);
+        run->judge_at = run->judge_at && run->judge_at < at ? run->judge_at : at;
     }
     if (run->phase == BPS_RUN_KILLING) {
         kill_all(run); /* whom the dead have left to us */

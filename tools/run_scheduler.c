@@ -27,9 +27,10 @@ static void take_leave(struct bps_run *run, int rank)
     char *ranks = bps_cmd_print("%s%s%d", run->left ? run->left : "", run->left ? "," : "", rank);
     free(run->left);
     run->left = ranks;
+    run->nleft++;
 }
 
-/* "host:port", "gathered", "left RANK", and perhaps "without MEMBER" and "lost MEMBER". */
+/* "host:port", "gathered" or "taken over", "left RANK", and perhaps "without MEMBER" and "lost MEMBER". */
 static void take_line(struct bps_run *run, const char *text)
 {
     int server, rank;
@@ -41,8 +42,13 @@ static void take_line(struct bps_run *run, const char *text)
         take_leave(run, rank);
     } else if (strcmp(text, "gathered") == 0) {
         run->gathered = true;
+        run->leaderless = false;
         free(run->left);
         run->left = NULL;
+        run->nleft = 0;
+    } else if (strcmp(text, "taken over") == 0) {
+        run->leaderless = false;
+        bps_run_reap(run);
     } else if (run->phase == BPS_RUN_STARTING) {
         run->options->plan.scheduler = bps_run_keep(run->options, bps_cmd_print("%s", text));
         run->start_parts(run);
@@ -106,23 +112,41 @@ static bool may_return(struct bps_run *run, const struct bps_run_child *child)
 static const struct bps_run_scheduler scheduler = {
     .announced = announced, .may_return = may_return, .start = bps_run_start_scheduler};
 
+/* The servers here that have died, as "0,3"; to be freed. */
+static char *list_lost(const struct bps_run *run)
+{
+    char *ranks = bps_cmd_print("%s", "");
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        if (child->role == BPS_RUN_SERVER && (child->reaped || child->pid == 0)) {
+            char *more = bps_cmd_print("%s%s%d", ranks, *ranks ? "," : "", child->rank);
+            free(ranks);
+            ranks = more;
+        }
+    }
+    return ranks;
+}
+
 void bps_run_start_scheduler(struct bps_run *run)
 {
     int pipe[2];
-    char number[16];
+    char number[16], none[] = "", *lost;
     if (pipe2(pipe, O_CLOEXEC) != 0) {
         bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
         bps_run_fail(run, BPS_EXIT_FAILURE);
         return;
     }
     snprintf(number, sizeof(number), "%d", pipe[1]);
-    char *argv[] = {"byteps",  "scheduler", "--announce", number, "--absent", "0", run->left ? "--left" : NULL,
-                    run->left, NULL};
+    lost = list_lost(run);
+    char *argv[] = {"byteps",   "scheduler", "--announce", number,
+                    "--absent", "0",         "--left",     run->left ? run->left : none,
+                    "--lost",   lost,        NULL};
     run->announce = pipe[0];
     run->scheduler = &scheduler;
     run->said_used = 0;
     run->scheduler_began = bps_now();
     run->deadline = run->phase == BPS_RUN_STARTING ? run->scheduler_began + BPS_RUN_ANNOUNCE : 0;
     bps_run_spawn(run, BPS_RUN_SCHEDULER, 0, "scheduler", argv, pipe[1]);
+    free(lost);
     close(pipe[1]);
 }

@@ -21,14 +21,16 @@ static const char help_text[] =
     "cluster.ports) and ends with the job. `byteps run` starts it by itself.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
-    "                         once it listens, \"gathered\" once all have joined, \"left\n"
-    "                         RANK\" of a worker, \"lost MEMBER\" if the job ends for\n"
-    "                         the loss of one, \"without MEMBER\" if it goes on\n"
+    "                         once it listens, \"gathered\" once all have joined,\n"
+    "                         \"taken over\" if they had before, \"left RANK\" of a\n"
+    "                         worker, \"lost MEMBER\" if the job ends for the loss of\n"
+    "                         one, \"without MEMBER\" if it goes on\n"
     "      --absent FD        read a line from descriptor FD: why a member will never\n"
     "                         join; workers that wait for others, or come later, end\n"
     "                         with that as their error\n"
-    "      --left RANKS       to take over a job whose scheduler was lost: workers that\n"
-    "                         have left it, such as 0,3\n" BPS_CMD_CONF_HELP
+    "      --left RANKS       to take over a job whose scheduler was lost: workers\n"
+    "                         that have left it, such as 0,3\n"
+    "      --lost RANKS       the same for servers that have died\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
@@ -117,19 +119,22 @@ static int open_up(struct process *process, const char *address)
 
 struct request {
     int announce, absent; /* descriptors; -1: none */
-    const char *left;     /* "0,3"; "": none */
+    const char *left;     /* workers, "0,3"; "": none */
+    const char *lost;     /* servers */
 };
 
 /* Returns 0, or an exit status after a message. */
-static int take_left(struct bps_scheduler *scheduler, const char *ranks, long workers)
+static int take_ranks(struct bps_scheduler *scheduler, uint32_t role, const char *ranks, long count)
 {
+    bool workers = role == BPS_ROLE_WORKER;
     char *end;
     for (const char *at = ranks; *at != '\0'; at = end + (*end == ',')) {
         long rank = strtol(at, &end, 10);
-        if (end == at || (*end != ',' && *end != '\0') || rank < 0 || rank >= workers) {
-            return bps_cmd_usage("scheduler", "--left %s: expected ranks of workers, such as 0,3", ranks);
+        if (end == at || (*end != ',' && *end != '\0') || rank < 0 || rank >= count) {
+            return bps_cmd_usage("scheduler", "--%s %s: expected ranks of %s, such as 0,3", workers ? "left" : "lost",
+                                 ranks, workers ? "workers" : "servers");
         }
-        bps_scheduler_left(scheduler, (uint32_t)rank);
+        bps_scheduler_left(scheduler, role, (uint32_t)rank);
     }
     return 0;
 }
@@ -146,7 +151,10 @@ static int serve(const struct bps_conf *conf, const struct request *request)
                                                                  address, sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = take_left(process.scheduler, request->left, conf->cluster.workers);
+        result = take_ranks(process.scheduler, BPS_ROLE_WORKER, request->left, conf->cluster.workers);
+        if (result == 0) {
+            result = take_ranks(process.scheduler, BPS_ROLE_SERVER, request->lost, conf->cluster.servers);
+        }
         if (result == 0) {
             result = watch != NULL ? open_up(&process, address) : bps_cmd_failure("scheduler", "cannot watch signals");
         }
@@ -186,11 +194,12 @@ int bps_cmd_scheduler(int argc, char **argv)
         {"announce", required_argument, NULL, 'a'},
         {"absent", required_argument, NULL, 'b'},
         {"left", required_argument, NULL, 'l'},
+        {"lost", required_argument, NULL, 'm'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct bps_cmd_conf lines = {0};
-    struct request request = {-1, -1, ""};
+    struct request request = {-1, -1, "", ""};
     int code, wrong;
     opterr = 0;
     while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
@@ -201,8 +210,8 @@ int bps_cmd_scheduler(int argc, char **argv)
             fputs(help_text, stdout);
             return bps_cmd_finish("scheduler", 0);
         }
-        if (code == 'l') {
-            request.left = optarg;
+        if (code == 'l' || code == 'm') {
+            *(code == 'l' ? &request.left : &request.lost) = optarg;
             continue;
         }
         if (code != 'a' && code != 'b') {

@@ -11,10 +11,11 @@
 /* So long those are waited for whose shards are gone: workers may still have something under way there. */
 #define LEAVERS (3 * BPS_S)
 
-bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers)
+bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers, uint32_t servers)
 {
     TAILQ_INIT(&returning->all);
-    returning->left = calloc(workers, sizeof *returning->left);
+    returning->workers = workers;
+    returning->left = calloc(workers + servers, sizeof *returning->left);
     return returning->left == NULL ? BPS_ERR_NOMEM : BPS_OK;
 }
 
@@ -29,13 +30,14 @@ void bps_returning_fini(struct bps_returning *returning)
     }
     free(returning->left);
     returning->left = NULL;
-    returning->leavers = 0;
 }
 
-void bps_returning_leave(struct bps_returning *returning, uint32_t rank)
+void bps_returning_leave(struct bps_returning *returning, uint32_t member)
 {
-    returning->leavers += !returning->left[rank];
-    returning->left[rank] = true;
+    bool is_new = !returning->left[member];
+    returning->left[member] = true;
+    returning->nleft += is_new;
+    returning->leavers += is_new && member < returning->workers;
 }
 
 bps_status bps_returning_add(struct bps_returning *returning, struct bps_guest *guest, const struct bps_return *is,
@@ -154,7 +156,7 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
     const struct bps_returner *returner;
     uint32_t missing = 0;
     for (uint32_t i = 0; i < book->members; i++) {
-        missing += bps_book_needs(book, i) && !(i < book->workers && bps_returning_has_left(returning, i));
+        missing += bps_book_needs(book, i) && !bps_returning_has_left(returning, i);
     }
     TAILQ_FOREACH(returner, &returning->all, entry) {
         missing -=
@@ -165,7 +167,7 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
 
 static uint32_t count_back(const struct bps_returning *returning, const struct bps_returner *like)
 {
-    uint32_t n = returning->leavers;
+    uint32_t n = returning->nleft;
     const struct bps_returner *returner;
     TAILQ_FOREACH(returner, &returning->all, entry) {
         n += returner->done && returns_to_same(returner, like);

@@ -787,6 +787,7 @@ static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book
     s->leaver = s->retiring = NOBODY;
     bps_info(LOG, "has taken over job '%s': %u workers, %u servers, epoch %u, view %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.epoch, s->book.view);
+    s->news(s->arg, "taken over");
     send_views(s, book);
     lose_absent(s);
     return BPS_OK;
@@ -1115,7 +1116,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->finished = finished;
     s->news = news;
     s->arg = arg;
-    bps_status status = bps_returning_init(&s->returning, (uint32_t)c->workers);
+    bps_status status = bps_returning_init(&s->returning, (uint32_t)c->workers, (uint32_t)c->servers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(c->workers + c->servers));
     struct bps_join self = {0};
@@ -1162,9 +1163,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     return BPS_OK;
 }
 
-void bps_scheduler_left(struct bps_scheduler *s, uint32_t rank)
+void bps_scheduler_left(struct bps_scheduler *s, uint32_t role, uint32_t rank)
 {
-    bps_returning_leave(&s->returning, rank);
+    bps_returning_leave(&s->returning, role == BPS_ROLE_WORKER ? rank : s->roster.workers + rank);
 }
 
 void bps_scheduler_free(struct bps_scheduler *s)

@@ -14,8 +14,9 @@ struct bps_scheduler;
 /*
  * Starts to listen on cluster.scheduler and works on the loop's thread. `finished` is called once when the
  * job is over: BPS_OK, or why it failed (already logged). `news` is called with what whoever has started the job
- * should know: "gathered" for each generation, and, before members hear of it, "left RANK" for a worker that is let
- * go, "lost MEMBER" if the job fails for the loss of one such as "worker 1 (host a, pid 7)", "without MEMBER" if not.
+ * should know: "gathered" for each generation, or "taken over" for one that ran already, and, before members hear of
+ * it, "left RANK" for a worker that is let go, "lost MEMBER" if the job fails for the loss of one such as
+ * "worker 1 (host a, pid 7)", "without MEMBER" if not.
  * address[n] receives "host:port" for members to dial.
  */
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
@@ -31,10 +32,10 @@ void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
  */
 void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
 /*
- * If this one is to take over a job: the lost one has let go the worker with this rank, which will not come back. To be
- * told before the loop runs.
+ * If this one is to take over a job: this member will not come back, a worker that the lost one has let go or a server
+ * that has died. To be told before the loop runs.
  */
-void bps_scheduler_left(struct bps_scheduler *scheduler, uint32_t rank);
+void bps_scheduler_left(struct bps_scheduler *scheduler, uint32_t role, uint32_t rank);
 /* In a job that runs, tensors move to the shards that suit the links best by now, unless that is not possible now. */
 void bps_scheduler_move(struct bps_scheduler *scheduler);
 /*

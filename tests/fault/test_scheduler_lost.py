@@ -137,6 +137,7 @@ PIECE = 1000000
 """Elements of a tensor whose bytes are more than a connection's buffers hold."""
 OVER = ["push:warm:8:float32:sum:1", "gate:end", "leave"]
 AGAIN = r"byteps run: scheduler \(pid \d+\) was killed by SIGKILL; starting it again"
+WITHOUT = r"byteps run: server 0 \(pid \d+\) was killed by SIGKILL; the job goes on without it"
 KILLED = r"byteps run: scheduler \(pid \d+\) was killed by SIGKILL"
 UNNEEDED = r"byteps run: \w+( \d)? \(pid \d+\) was killed by SIGKILL; no worker needs it any more"
 
@@ -198,6 +199,17 @@ class ByRun(unittest.TestCase):
             self.assertNotEqual(job.pid("scheduler"), first)
             job.open("enough", "end")
             self.check(job, rf"{AGAIN}\n{AGAIN}")
+
+    def with_server(self, *victims):
+        """Another scheduler does not wait for the server: it is told."""
+        with cluster.ByRun(["init", "loop:grad:70000:enough", *OVER], servers=2, settings=SETTINGS) as job:
+            self.wait_for_rounds(job)
+            for victim in victims:
+                job.kill(victim)
+            job.wait_for("the job goes on without it", None, "err")
+            job.wait_for("has taken over", "scheduler", "err")
+            job.open("enough", "end")
+            self.check(job, rf"({AGAIN}\n{WITHOUT}|{WITHOUT}\n{AGAIN})")
 
     def too_often(self):
         with cluster.ByRun(["init", "loop:grad:70000:never"], settings=[*SETTINGS, *QUICK]) as job:
@@ -282,6 +294,8 @@ class ByRun(unittest.TestCase):
                 "push": lambda: self.held("server 0"),
                 "pull": lambda: self.held("worker 1"),
                 "twice": self.twice,
+                "with a server": lambda: self.with_server("scheduler", "server 0"),
+                "after a server": lambda: self.with_server("server 0", "scheduler"),
                 "too often": self.too_often,
             },
         )
