@@ -24,6 +24,7 @@ const char *bps_strerror(bps_status status)
         [-BPS_ERR_PROTOCOL] = "protocol violation",
         [-BPS_ERR_REFUSED] = "refused by the job",
         [-BPS_ERR_FAILED] = "a stage failed",
+        [-BPS_ERR_MEMBERSHIP] = "another worker was lost or has left; the job goes on after a reform",
     };
     if (status >= 0 && status < (int)LENGTH(progress)) {
         return progress[status];

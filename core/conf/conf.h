@@ -57,6 +57,8 @@ struct bps_conf_cluster {
     bool encrypt;            /* all that leaves a host */
     const char *alive_file;  /* whose time this process renews; "": none */
     int64_t workers;
+    int64_t min_workers;         /* that must be left for the job to go on when others are lost; 0: it is not elastic */
+    int64_t max_workers;         /* that an elastic job takes; 0: as many as it begins with */
     int64_t servers;             /* processes of their own */
     uint32_t colocated;          /* BPS_COLOCATED_* */
     int64_t rank;                /* wanted rank; -1: the scheduler chooses */

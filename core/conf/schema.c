@@ -30,6 +30,12 @@ static const struct bps_option cluster_table[] = {
      "of Kubernetes; empty: none."},
     {"workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, workers), "1", "1..32768",
      "Number of workers, which are the training processes."},
+    {"min_workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, min_workers), "0", "0..32768",
+     "The job goes on without workers that are lost, or have left, as long as so many are left or come: what is in "
+     "flight fails, and the others reform (an elastic job; each worker sums by itself, as with worker.hierarchy = "
+     "\"off\"); 0: the job ends."},
+    {"max_workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, max_workers), "0", "0..32768",
+     "How many workers an elastic job has at most: more than cluster.workers may come later; 0: none."},
     {"servers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, servers), "0", "0..16384",
      "Number of server processes; workers may host servers as well, see colocated."},
     {"colocated", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, colocated), "auto",

@@ -76,11 +76,30 @@ static void check_sizes(struct bps_check *check)
 
 /* ---- members ---- */
 
+static void check_elastic(struct bps_check *check)
+{
+    const struct bps_conf *conf = check->conf;
+    const struct bps_conf_cluster *c = &conf->cluster;
+    if (c->min_workers > c->workers) {
+        problem_at(check, "cluster.min_workers", "more than cluster.workers, which is %" PRId64, c->workers);
+    }
+    if (c->max_workers > 0 && c->min_workers == 0) {
+        problem_at(check, "cluster.max_workers", "only for elastic jobs, those with cluster.min_workers");
+    } else if (c->max_workers > 0 && c->max_workers < c->workers) {
+        problem_at(check, "cluster.max_workers", "less than cluster.workers, which is %" PRId64, c->workers);
+    }
+    if (c->min_workers > 0 && conf->worker.hierarchy == BPS_HIERARCHY_ON) {
+        problem_at(check, "worker.hierarchy",
+                   "workers of an elastic job (cluster.min_workers) sum one by one: expected auto or off");
+    }
+}
+
 static void check_ranks(struct bps_check *check)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     bool server = cluster->role == BPS_ROLE_SERVER;
-    int64_t members = server ? cluster->servers : cluster->workers;
+    int64_t workers = cluster->max_workers > cluster->workers ? cluster->max_workers : cluster->workers;
+    int64_t members = server ? cluster->servers : workers;
     if (cluster->role != BPS_ROLE_SCHEDULER && cluster->rank >= members) {
         problem_at(check, "cluster.rank", "out of range; expected -1..%" PRId64 ", because cluster.%s = %" PRId64,
                    members - 1, server ? "servers" : "workers", members);
@@ -263,8 +282,8 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes, check_ranks,  check_colocated, check_job,  check_scheduler,
-                                      check_ports, check_secret, check_encrypt,   check_cores};
+    static const check_fn checks[] = {check_sizes,     check_ranks, check_elastic, check_colocated, check_job,
+                                      check_scheduler, check_ports, check_secret,  check_encrypt,   check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

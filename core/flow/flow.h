@@ -131,6 +131,9 @@ struct bps_worker {
     bps_status join_status; /* [const] once joined: the result of init */
     sem_t joined, ended;    /* for the thread that called init or shutdown */
     struct bps_post leave_post;
+    bool reforms;               /* it leaves to come back, with those who are left */
+    int32_t before;             /* its rank, in this generation or the last one; -1: none yet */
+    _Atomic uint32_t newcomers; /* that wait for a reform */
     struct bps_guard guard;
     pthread_mutex_t late_lock; /* of this: */
     struct bps_lateness late;  /* as the scheduler knows it of all */

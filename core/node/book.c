@@ -29,6 +29,7 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
         bps_put_string(w, m->host);
         bps_put_string(w, m->local);
         bps_put_bytes(w, m->public_key, sizeof m->public_key);
+        bps_put_u8(w, m->lost);
     }
     bps_put_u32(w, book->shards);
     for (uint32_t i = 0; i < book->shards; i++) {
@@ -64,10 +65,12 @@ static bps_status read_members(struct bps_reader *r, struct bps_book *out)
         bps_get_string(r, m->host, sizeof m->host);
         bps_get_string(r, m->local, sizeof m->local);
         bps_get_bytes(r, m->public_key, sizeof m->public_key);
+        uint8_t lost = bps_get_u8(r);
+        m->lost = lost == 1;
         bool worker = i < out->workers;
         bool grouped = worker ? m->group <= i && out->member[m->group].group == m->group : m->group == m->rank;
         if (!grouped || m->role != (worker ? BPS_ROLE_WORKER : BPS_ROLE_SERVER) ||
-            m->rank != (worker ? i : i - out->workers)) {
+            m->rank != (worker ? i : i - out->workers) || lost > worker) {
             return BPS_ERR_PROTOCOL;
         }
     }
@@ -138,13 +141,18 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
     return status;
 }
 
+bool bps_book_hosts(const struct bps_book *book, uint32_t member)
+{
+    bool hosts = false;
+    for (uint32_t i = 0; i < book->shards && !hosts; i++) {
+        hosts = book->shard[i].member == member && !book->shard[i].gone;
+    }
+    return hosts;
+}
+
 bool bps_book_needs(const struct bps_book *book, uint32_t member)
 {
-    bool needed = member < book->workers;
-    for (uint32_t i = 0; i < book->shards && !needed; i++) {
-        needed = book->shard[i].member == member && !book->shard[i].gone;
-    }
-    return needed;
+    return (member < book->workers && !book->member[member].lost) || bps_book_hosts(book, member);
 }
 
 uint64_t bps_book_weights(const struct bps_book *book)

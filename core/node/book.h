@@ -24,6 +24,7 @@ struct bps_book_member {
     char host[64];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
     uint8_t public_key[BPS_KEY_BYTES];
+    bool lost; /* a worker of an elastic job, which the others do without */
 };
 
 struct bps_book_shard {
@@ -61,6 +62,8 @@ bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint
 
 /* Whether the job goes on with this member only: a worker, or one with shards that are not gone. */
 bool bps_book_needs(const struct bps_book *book, uint32_t member);
+/* Whether this member has shards that are not gone. */
+bool bps_book_hosts(const struct bps_book *book, uint32_t member);
 /* All weights together. */
 uint64_t bps_book_weights(const struct bps_book *book);
 /*

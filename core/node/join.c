@@ -21,6 +21,7 @@ void bps_join_write(const struct bps_join *join, struct bps_writer *w)
     bps_put_u32(w, (uint32_t)join->rank);
     bps_put_u32(w, (uint32_t)join->local_rank);
     bps_put_u32(w, (uint32_t)join->local_size);
+    bps_put_u32(w, (uint32_t)join->before);
     bps_put_u64(w, join->host_id);
     bps_put_u32(w, join->pid);
     bps_put_u32(w, join->bandwidth);
@@ -40,6 +41,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     out->rank = (int32_t)bps_get_u32(r);
     out->local_rank = (int32_t)bps_get_u32(r);
     out->local_size = (int32_t)bps_get_u32(r);
+    out->before = (int32_t)bps_get_u32(r);
     out->host_id = bps_get_u64(r);
     out->pid = bps_get_u32(r);
     out->bandwidth = bps_get_u32(r);
@@ -51,7 +53,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     out->agreement = bps_get_string_new(r, AGREEMENT_LIMIT);
     out->loaded = bps_get_string_new(r, LOADED_LIMIT);
     if (!bps_reader_done(r) || out->role > BPS_ROLE_SERVER || out->rank < -1 || out->local_rank < -1 ||
-        out->local_size < -1 || out->bandwidth > BANDWIDTH_LIMIT) {
+        out->local_size < -1 || out->before < -1 || out->bandwidth > BANDWIDTH_LIMIT) {
         bps_join_fini(out);
         return BPS_ERR_PROTOCOL;
     }

@@ -13,6 +13,7 @@
 struct bps_join {
     uint32_t role;
     int32_t rank, local_rank, local_size; /* wanted; -1: any */
+    int32_t before;                       /* its rank in the last generation of an elastic job; -1: it is new */
     uint64_t host_id;                     /* equal on the same host */
     uint32_t pid;
     uint32_t bandwidth; /* server.bandwidth in thousandths; 0: it is not told */
@@ -23,6 +24,13 @@ struct bps_join {
     uint8_t public_key[BPS_KEY_BYTES];
     char *agreement; /* values that must be equal on all members; owned, */
     char *loaded;    /* as bps_loaded_text(), of what it runs */
+};
+
+/* The first byte of a LEAVE message to the scheduler. */
+enum bps_leave {
+    BPS_LEAVE_FOR_GOOD,
+    BPS_LEAVE_SOON,      /* to reform; it begins nothing any more */
+    BPS_LEAVE_TO_REFORM, /* its last operation has ended */
 };
 
 void bps_join_write(const struct bps_join *join, struct bps_writer *w);

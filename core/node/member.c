@@ -50,12 +50,13 @@ struct bps_member {
     uint64_t since, reminded;
     uint64_t reported; /* when rates were; 0: not yet */
     bool joined, ended, silent, told;
-    bool returns;      /* the scheduler may: it is a process of its own */
-    bool away;         /* it was lost, and another one has not taken its place yet */
-    uint32_t rank;     /* once assigned */
-    char lost[300];    /* how it was lost */
-    char waiting[640]; /* what it waits for, for the time-out */
-    bool leaves;       /* LEAVE was to be sent, with these words: */
+    bool returns;                 /* the scheduler may: it is a process of its own */
+    bool away;                    /* it was lost, and another one has not taken its place yet */
+    uint32_t rank;                /* once assigned */
+    char lost[300];               /* how it was lost */
+    char waiting[640];            /* what it waits for, for the time-out */
+    bool leaves;                  /* LEAVE was to be sent, with these words, */
+    enum bps_leave farewell_kind; /* and this */
     char farewell[400];
 };
 
@@ -153,6 +154,16 @@ static bps_status member_on_left(struct bps_member *m, struct bps_reader *payloa
     return BPS_OK;
 }
 
+static void member_send_leave(struct bps_member *m)
+{
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_u8(&w, (uint8_t)m->farewell_kind);
+    bps_put_bytes(&w, m->farewell, strlen(m->farewell));
+    bps_link_send_message(&m->link, BPS_FRAME_LEAVE, &w);
+    bps_writer_fini(&w);
+}
+
 /* A scheduler that is to take the place of the lost one asks for the book, or has done so. */
 static bps_status on_return(struct bps_member *m, struct bps_reader *payload)
 {
@@ -173,7 +184,7 @@ static bps_status on_return(struct bps_member *m, struct bps_reader *payload)
     bps_warn(LOG, "the scheduler at %s is back", member_cluster(m)->scheduler);
     m->events->returned(m->owner);
     if (m->leaves && !m->ended) {
-        bps_link_send_text(&m->link, BPS_FRAME_LEAVE, m->farewell);
+        member_send_leave(m);
     }
     return BPS_OK;
 }
@@ -203,6 +214,8 @@ static bps_status member_on_message(void *owner, struct bps_link *link, const st
         return bps_timeline_told(&m->clock, &m->link, payload);
     case BPS_FRAME_LATENESS:
         return m->events->late(m->owner, payload);
+    case BPS_FRAME_NEWCOMERS:
+        return m->events->newcomers(m->owner, payload);
     case BPS_FRAME_WAITING:
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
@@ -475,7 +488,7 @@ static void member_on_tick(void *arg)
 /* ---- life ---- */
 
 bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
-                          const char *local, const struct bps_member_events *events, void *owner,
+                          const char *local, int32_t before, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = &conf->cluster;
@@ -493,6 +506,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                                 .rank = (int32_t)c->rank,
                                 .local_rank = (int32_t)c->local_rank,
                                 .local_size = (int32_t)c->local_size,
+                                .before = before,
                                 .pid = (uint32_t)getpid(),
                                 .bandwidth = (uint32_t)lround(conf->server.bandwidth * 1000)};
     snprintf(m->join.job, sizeof m->join.job, "%s", c->job);
@@ -550,6 +564,15 @@ bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struc
     return member->away ? BPS_OK : bps_link_send_message(&member->link, frame, message);
 }
 
+void bps_member_reform(struct bps_member *member)
+{
+    member->farewell_kind = BPS_LEAVE_SOON;
+    if (!member->away) {
+        member_send_leave(member);
+    }
+    member->farewell_kind = BPS_LEAVE_TO_REFORM;
+}
+
 void bps_member_leave(struct bps_member *member, const char *why)
 {
     if (why != NULL) {
@@ -562,5 +585,5 @@ void bps_member_leave(struct bps_member *member, const char *why)
     if (why == NULL && member->joined) {
         report_late(member);
     }
-    bps_link_send_text(&member->link, BPS_FRAME_LEAVE, why != NULL ? why : "");
+    member_send_leave(member);
 }

@@ -47,6 +47,8 @@ struct bps_member_events {
     /* Adds who was late to what is summed here; and what the scheduler says of that to a worker. */
     void (*lateness)(void *owner, struct bps_lateness *into);
     bps_status (*late)(void *owner, struct bps_reader *message);
+    /* NEWCOMERS: how many wait for the workers of an elastic job to reform. */
+    bps_status (*newcomers)(void *owner, struct bps_reader *message);
     /* The scheduler cannot be reached; cluster.scheduler is dialled again after this, which may have set it anew. */
     void (*unreachable)(void *owner);
     /* The job has failed, or this process was refused; once. */
@@ -58,11 +60,11 @@ struct bps_member_events {
 struct bps_member;
 
 /*
- * Begins to join. `transport` is an open instance on the loop; `local`:
- * where workers of this host can dial us, or "".
+ * Begins to join. `transport` is an open instance on the loop; `local`: where workers of this host can dial us, or "";
+ * `before`: a worker's rank in the last generation of an elastic job, or -1.
  */
 bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
-                          const char *local, const struct bps_member_events *events, void *owner,
+                          const char *local, int32_t before, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report);
 void bps_member_free(struct bps_member *member);
 /*
@@ -72,6 +74,8 @@ void bps_member_free(struct bps_member *member);
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message);
 /* The scheduler was lost, and another one has not taken its place yet. */
 bool bps_member_is_away(const struct bps_member *member);
+/* A worker of an elastic job is about to leave, and comes back: it has begun its last operation. */
+void bps_member_reform(struct bps_member *member);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);
 

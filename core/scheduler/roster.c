@@ -83,17 +83,28 @@ static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, u
     return NULL;
 }
 
-static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join, struct bps_report *report)
+/* Whether those who come now have no rank of their own: survivors have the first ones. */
+static bool is_free(const struct bps_roster *roster, bool early)
 {
-    uint32_t limit = bps_roster_wanted(roster, join->role);
+    return roster->elastic.reforms || (early && roster->elastic.most > 0);
+}
+
+static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join, bool early,
+                             struct bps_report *report)
+{
+    const struct bps_elastic *elastic = &roster->elastic;
+    bool worker = join->role == BPS_ROLE_WORKER, free = is_free(roster, early);
+    uint32_t limit = elastic->most == 0 ? bps_roster_wanted(roster, join->role)
+                     : worker           ? elastic->most
+                                        : elastic->servers;
     char text[128];
-    if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
+    if (!free && join->rank >= 0 && (uint32_t)join->rank >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED,
                         "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
                         bps_role_name(join->role), join->rank, limit, bps_role_name(join->role),
                         bps_role_name(join->role));
     }
-    const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    const struct bps_seat *other = !free && join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(
@@ -109,10 +120,22 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     return BPS_OK;
 }
 
+/* That it has had, or wants. Newcomers come after the survivors of a reform. */
+static uint32_t first_rank(const struct bps_roster *roster, const struct bps_join *join, bool early)
+{
+    int32_t rank = is_free(roster, early) ? join->before : join->rank;
+    const struct bps_seat *other;
+    TAILQ_FOREACH(other, &roster->seats, entry) {
+        bool taken = other->join.role == join->role && other->early == early && !other->left;
+        rank = taken && rank >= 0 && other->rank == (uint32_t)rank ? -1 : rank;
+    }
+    return rank >= 0 ? (uint32_t)rank : BPS_NO_RANK;
+}
+
 bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
                           struct bps_report *report)
 {
-    bps_status status = check_seat(roster, join, report);
+    bps_status status = check_seat(roster, join, early, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -122,7 +145,7 @@ bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, st
     }
     seat->guest = guest;
     seat->join = *join;
-    seat->rank = join->rank >= 0 ? (uint32_t)join->rank : BPS_NO_RANK;
+    seat->rank = first_rank(roster, join, early);
     seat->early = early;
     guest->user = seat;
     TAILQ_INSERT_TAIL(&roster->seats, seat, entry);
@@ -140,13 +163,20 @@ void bps_roster_renew(struct bps_roster *roster)
     }
 }
 
-void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat)
+void bps_roster_forget(struct bps_roster *roster, struct bps_seat *seat)
 {
     TAILQ_REMOVE(&roster->seats, seat, entry);
-    bps_guest_free(seat->guest);
+    seat->guest->user = NULL;
     bps_join_fini(&seat->join);
     free(seat->endpoint);
     free(seat);
+}
+
+void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat)
+{
+    struct bps_guest *guest = seat->guest;
+    bps_roster_forget(roster, seat);
+    bps_guest_free(guest);
 }
 
 /*
@@ -182,8 +212,9 @@ static void assign_local(struct bps_roster *roster, struct bps_seat *seat)
             before += other->rank < seat->rank;
         }
     }
-    seat->local_rank = seat->join.local_rank >= 0 ? (uint32_t)seat->join.local_rank : before;
-    seat->local_size = seat->join.local_size > 0 ? (uint32_t)seat->join.local_size : all;
+    bool told = !roster->elastic.reforms;
+    seat->local_rank = told && seat->join.local_rank >= 0 ? (uint32_t)seat->join.local_rank : before;
+    seat->local_size = told && seat->join.local_size > 0 ? (uint32_t)seat->join.local_size : all;
 }
 
 bps_status bps_roster_assign(struct bps_roster *roster)
@@ -213,8 +244,8 @@ static uint32_t group_of(const struct bps_roster *roster, const struct bps_seat 
 {
     uint32_t lowest = seat->rank;
     const struct bps_seat *other;
-    if (seat->join.role != BPS_ROLE_WORKER) {
-        return lowest;
+    if (seat->join.role != BPS_ROLE_WORKER || roster->elastic.most > 0) {
+        return lowest; /* a group would be lost with its leader */
     }
     TAILQ_FOREACH(other, &roster->seats, entry) {
         if (other->join.role != BPS_ROLE_WORKER || other->join.host_id != seat->join.host_id) {
@@ -244,8 +275,15 @@ static void book_member(const struct bps_roster *roster, const struct bps_seat *
 
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member)
 {
-    return member < roster->workers ? holder(roster, BPS_ROLE_WORKER, member)
-                                    : holder(roster, BPS_ROLE_SERVER, member - roster->workers);
+    uint32_t role = member < roster->workers ? BPS_ROLE_WORKER : BPS_ROLE_SERVER;
+    uint32_t rank = role == BPS_ROLE_WORKER ? member : member - roster->workers;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        if (seat->join.role == role && seat->rank == rank && !seat->left && !seat->early) {
+            return seat;
+        }
+    }
+    return NULL;
 }
 
 /* Shards by member, and those of one in its own order. */
@@ -286,7 +324,9 @@ bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
         uint32_t first = seat->join.role == BPS_ROLE_WORKER ? 0 : roster->workers;
-        book_member(roster, seat, &out->member[first + seat->rank]);
+        if (!seat->early) {
+            book_member(roster, seat, &out->member[first + seat->rank]);
+        }
     }
     bps_status status = book_shards(roster, out);
     if (status != BPS_OK) {

@@ -25,6 +25,8 @@ struct bps_seat {
     uint32_t rank, local_rank, local_size;
     bool serves;      /* runs shards */
     bool left;        /* a worker that has left in order, but not yet hung up */
+    bool reforms;     /* one that waits for the others to reform; */
+    bool returns;     /* and has left */
     bool retired;     /* a server whose shards are gone from the view */
     bool early;       /* a worker of the next generation, while this one still runs */
     double bandwidth; /* of its host's link, relative to the others */
@@ -32,10 +34,18 @@ struct bps_seat {
     struct bps_endpoint *endpoint; /* of each shard; NULL until it has told them */
 };
 
+/* Of a job that goes on without those who are lost. */
+struct bps_elastic {
+    uint32_t least, most, servers; /* workers that it needs, and takes, and servers; most 0: it is not elastic */
+    uint32_t returning;            /* workers that have left to reform */
+    bool reforms;                  /* it has, or is about to: only survivors keep their place */
+};
+
 struct bps_roster {
     uint32_t workers, servers; /* wanted */
-    uint32_t colocated;        /* BPS_COLOCATED_*: which workers host servers, too */
-    bool told;                 /* the bandwidths of links are configured */
+    struct bps_elastic elastic;
+    uint32_t colocated; /* BPS_COLOCATED_*: which workers host servers, too */
+    bool told;          /* the bandwidths of links are configured */
     TAILQ_HEAD(bps_seats, bps_seat) seats;
 };
 
@@ -51,6 +61,8 @@ bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, st
 /* The next generation begins: those who came early are in it. */
 void bps_roster_renew(struct bps_roster *roster);
 void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat);
+/* The same, but its guest has yet to hang up. */
+void bps_roster_forget(struct bps_roster *roster, struct bps_seat *seat);
 /* Members of this generation. */
 uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role);
 /* Workers of this generation that have not left. */
@@ -70,6 +82,21 @@ uint32_t bps_roster_wanted(const struct bps_roster *roster, uint32_t role);
 const char *bps_role_name(uint32_t role);
 /* "worker 1 (host a, pid 17)" */
 void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
+
+/* ---- elastic.c ---- */
+void bps_roster_be_elastic(struct bps_roster *roster, uint32_t least, uint32_t most);
+/* All workers have left: wants those who return, and newcomers. False: nobody returns. */
+bool bps_roster_reform(struct bps_roster *roster);
+/* Somebody new is there, while the others gather again. */
+void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat);
+/* One of those who gather again is lost. */
+void bps_roster_expect_less(struct bps_roster *roster, uint32_t role);
+/* Goes on with those who are there, if they are enough. */
+bool bps_roster_settle(struct bps_roster *roster);
+/* In an elastic job: ranks without gaps, in the order of those that seats have had, or want. */
+void bps_roster_close_gaps(struct bps_roster *roster);
+/* Workers that wait for the others to reform: newcomers, and those of this generation. */
+uint32_t bps_roster_waiting(const struct bps_roster *roster);
 
 /* ---- missing.c ---- */
 /* "3 of 8 workers (ranks 2, 5-6 on c3) and 1 of 1 servers" */

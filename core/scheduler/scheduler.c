@@ -59,6 +59,8 @@ struct bps_scheduler {
     uint32_t epoch;
     uint64_t since;                  /* when gathering, or ending, began */
     uint64_t reminded;               /* when the missing were last named */
+    uint64_t reforming;              /* since when some wait for the others to reform; 0: nobody does */
+    uint32_t departed;               /* workers that have left this generation in order */
     uint32_t leaver;                 /* the worker that left this generation first; NOBODY: all are there */
     uint32_t retiring;               /* the member whose shards are about to be gone; NOBODY: none */
     bps_status verdict;              /* of the job, */
@@ -86,13 +88,36 @@ static bool had_generation(const struct bps_scheduler *s)
     return s->epoch > 0 || all_had_left(s);
 }
 
+static bool is_elastic(const struct bps_scheduler *s)
+{
+    return s->roster.elastic.most > 0;
+}
+
+/* A worker of this generation that has not left. */
+static bool is_training(const struct bps_seat *seat)
+{
+    return seat->join.role == BPS_ROLE_WORKER && !seat->early && !seat->left;
+}
+
+/* Whether there may be another generation. */
+static bool has_generations(const struct bps_scheduler *s)
+{
+    return scheduler_cluster(s)->stay || is_elastic(s);
+}
+
 /* ---- the end ---- */
+
+/* Whether some may come back only to hear that they may go, which the lost one could not tell them any more. */
+static bool awaits_leavers(const struct bps_scheduler *s)
+{
+    return s->returning.leavers > 0 && bps_now() - s->since <= END_LIMIT;
+}
 
 static void finish_if_alone(void *arg)
 {
     struct bps_scheduler *s = arg;
-    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) && TAILQ_EMPTY(&s->returning.all) &&
-        !bps_lobby_has_members(&s->lobby)) {
+    if (!awaits_leavers(s) && s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) &&
+        TAILQ_EMPTY(&s->returning.all) && !bps_lobby_has_members(&s->lobby)) {
         void (*finished)(void *, bps_status) = s->finished;
         s->finished = NULL;
         finished(s->arg, s->verdict);
@@ -190,12 +215,26 @@ static void gather(struct bps_scheduler *s)
     s->since = s->reminded = bps_now();
 }
 
+/* One of those that are about to begin is lost. */
+static void gather_again(struct bps_scheduler *s, const char *text)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (is_training(seat)) {
+            seat->left = true;
+            s->roster.elastic.returning++;
+            send_lost(&seat->guest->link, BPS_ERR_MEMBERSHIP, text);
+        }
+    }
+}
+
 static void assign_if_complete(struct bps_scheduler *s)
 {
     struct bps_seat *seat;
     if (s->phase != GATHERING || !bps_roster_complete(&s->roster)) {
         return;
     }
+    bps_roster_close_gaps(&s->roster);
     if (bps_roster_assign(&s->roster) != BPS_OK) {
         scheduler_fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
         return;
@@ -278,6 +317,8 @@ static bps_status publish(struct bps_scheduler *s)
     send_book(s);
     s->phase = RUNNING;
     s->leaver = s->retiring = NOBODY;
+    s->departed = 0;
+    s->reforming = 0;
     bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
@@ -346,7 +387,7 @@ static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, st
     if (check_job_name(s, join, report) != BPS_OK) {
         return BPS_ERR_REFUSED;
     }
-    if (s->phase == ENDING || (early && !scheduler_cluster(s)->stay)) {
+    if (s->phase == ENDING || (early && !has_generations(s))) {
         BPS_REPORT(report, "job '%s' is %s%s", join->job, s->phase == ENDING ? "over" : "already complete",
                    scheduler_cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
         return BPS_ERR_REFUSED;
@@ -376,6 +417,21 @@ static void turn_away(struct bps_scheduler *s, struct bps_guest *guest, struct b
     bps_link_finish(link);
 }
 
+/* Those who train may reform with them. */
+static void tell_newcomers(struct bps_scheduler *s)
+{
+    struct bps_writer w;
+    struct bps_seat *seat;
+    bps_writer_init(&w);
+    bps_put_u32(&w, bps_roster_waiting(&s->roster));
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (is_training(seat) && is_elastic(s) && s->phase == RUNNING) {
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_NEWCOMERS, &w);
+        }
+    }
+    bps_writer_fini(&w);
+}
+
 static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
 {
     struct bps_report report = {""};
@@ -393,6 +449,11 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
     char who[128];
     bps_seat_text(guest->user, who, sizeof who);
     bps_debug(LOG, "has joined: %s", who);
+    if (early) {
+        tell_newcomers(s);
+    } else {
+        bps_roster_make_room(&s->roster, guest->user);
+    }
     if (!early && had_generation(s) && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
         gather(s); /* the clock of a further generation starts with its first worker */
     }
@@ -441,7 +502,7 @@ static struct bps_seat *scheduler_worker_of(struct bps_scheduler *s, uint32_t ra
 {
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        if (seat->join.role == BPS_ROLE_WORKER && !seat->early && !seat->left && seat->rank == rank) {
+        if (is_training(seat) && seat->rank == rank) {
             return seat;
         }
     }
@@ -464,8 +525,9 @@ static void refuse_changes(struct bps_scheduler *s)
 {
     if (s->leaver != NOBODY) {
         char text[80];
-        snprintf(text, sizeof text, "worker %u has left the job", s->leaver);
-        bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_worker, s);
+        bool lost = s->book.member[s->leaver].lost;
+        snprintf(text, sizeof text, lost ? "worker %u was lost" : "worker %u has left the job", s->leaver);
+        bps_declared_refuse(&s->declared, is_elastic(s) ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text, send_worker, s);
         bps_declared_stay(&s->declared, send_worker, s);
         s->retiring = NOBODY;
     }
@@ -589,7 +651,7 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
     bps_writer_init(&w);
     if (bps_lates_news(&s->lates, now, &w)) {
         TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-            if (seat->join.role == BPS_ROLE_WORKER && !seat->early && !seat->left) {
+            if (is_training(seat)) {
                 bps_link_send_message(&seat->guest->link, BPS_FRAME_LATENESS, &w);
             }
         }
@@ -597,28 +659,136 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
     bps_writer_fini(&w);
 }
 
-/* ---- servers that are lost ---- */
+/* ---- the end of a generation ---- */
 
-/* The job goes on without the shards of this server, in the next view. False: it cannot. */
-static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *text)
+/* All workers have left: the job is over, or a next generation may come. */
+static void on_all_left(struct bps_scheduler *s)
 {
-    if (s->phase != RUNNING || role != BPS_ROLE_SERVER || !scheduler_cluster(s)->failover ||
-        !bps_book_lose(&s->book, s->roster.workers + rank)) {
+    bool returns = is_elastic(s) && bps_roster_reform(&s->roster);
+    if (!returns && is_elastic(s) && s->departed == 0) {
+        scheduler_fail_job(s, BPS_ERR_LOST, "no worker is left");
+        return;
+    }
+    if (!returns && !scheduler_cluster(s)->stay) {
+        scheduler_end_job(s, BPS_OK, NULL);
+        return;
+    }
+    if (!returns) {
+        bps_roster_renew(&s->roster);
+    }
+    gather(s);
+    assign_if_complete(s);
+}
+
+static void send_left(const struct bps_scheduler *s, struct bps_link *link, bool returns)
+{
+    struct bps_writer left;
+    bps_writer_init(&left);
+    bps_put_u8(&left, scheduler_cluster(s)->stay || returns);
+    bps_link_send_message(link, BPS_FRAME_LEFT, &left);
+    bps_writer_fini(&left);
+}
+
+/* Lets a worker go. */
+static void dismiss(const struct bps_scheduler *s, const struct bps_seat *seat)
+{
+    char rank[16];
+    snprintf(rank, sizeof rank, "%u", seat->rank);
+    if (!seat->returns) {
+        tell_news(s, "left", rank);
+    }
+    send_left(s, &seat->guest->link, seat->returns);
+}
+
+/* Workers that host shards go last: the others may still need them. */
+static void end_if_last(struct bps_scheduler *s)
+{
+    struct bps_seat *seat;
+    if (s->phase != RUNNING || bps_roster_staying(&s->roster) > 0) {
+        return;
+    }
+    bps_lates_log(&s->lates, &s->book);
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->left && !seat->early) {
+            dismiss(s, seat);
+        }
+    }
+    if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
+        on_all_left(s);
+    }
+}
+
+/* ---- members that are lost, while the others go on ---- */
+
+/* The next view is without it. False: nothing would be left that sums. */
+static bool next_view(struct bps_scheduler *s, uint32_t member)
+{
+    if (!bps_book_lose(&s->book, member)) {
         return false;
     }
-    tell_news(s, "without", who);
     bps_declared_stay(&s->declared, send_worker, s);
     s->retiring = NOBODY;
     s->book.view++;
+    s->book.member[member].lost = member < s->book.workers;
     bps_declared_inherit(&s->declared, &s->book);
     send_book(s);
     bps_rates_fini(&s->rates);
     if (!s->roster.told && bps_rates_init(&s->rates, &s->book) != BPS_OK) {
         scheduler_fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
-        return true;
+    }
+    return true;
+}
+
+/* One of those that gather. */
+static bool do_without(struct bps_scheduler *s, uint32_t role, const char *text)
+{
+    bool sums = role != BPS_ROLE_SERVER || bps_roster_count(&s->roster, BPS_ROLE_SERVER) > 0 ||
+                scheduler_cluster(s)->colocated != BPS_COLOCATED_NONE;
+    if (!is_elastic(s) || !sums) {
+        return false;
+    }
+    if (s->phase == SERVING) {
+        gather_again(s, text);
+    } else {
+        bps_roster_expect_less(&s->roster, role);
+    }
+    bps_warn(LOG, "%s; the others gather without it", text);
+    return true;
+}
+
+static bool lose_server(struct bps_scheduler *s, uint32_t rank, const char *text)
+{
+    if (!scheduler_cluster(s)->failover || !next_view(s, s->roster.workers + rank)) {
+        return false;
     }
     bps_warn(LOG, "%s; the others sum what it has summed, from view %u on", text, s->book.view);
     log_shares(&s->book);
+    return true;
+}
+
+/* The others fail what needs it, and reform. */
+static bool lose_worker(struct bps_scheduler *s, uint32_t rank, const char *text)
+{
+    bool may = is_elastic(s) && (scheduler_cluster(s)->failover || !bps_book_hosts(&s->book, rank));
+    if (!may || !next_view(s, rank)) {
+        return false;
+    }
+    s->leaver = s->leaver == NOBODY ? rank : s->leaver;
+    refuse_changes(s);
+    bps_warn(LOG, "%s; the others go on without it", text);
+    return true;
+}
+
+/* The job goes on without it. False: it cannot. */
+static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *text)
+{
+    bool goes_on = s->phase != RUNNING       ? do_without(s, role, text)
+                   : role == BPS_ROLE_SERVER ? lose_server(s, rank, text)
+                                             : lose_worker(s, rank, text);
+    if (!goes_on) {
+        return false;
+    }
+    tell_news(s, "without", who);
     return true;
 }
 
@@ -629,7 +799,7 @@ static void lose_member(struct bps_scheduler *s, uint32_t role, uint32_t rank, c
     }
 }
 
-/* Whether nobody needs this server any more: of one whose shards are gone workers may still be taking leave. */
+/* Whether nobody needs it any more: of a server whose shards are gone workers may still be taking leave. */
 static bool is_out(const struct bps_scheduler *s, const struct bps_seat *seat)
 {
     uint32_t i = 0;
@@ -646,6 +816,10 @@ static void expel(struct bps_scheduler *s, struct bps_seat *seat, const char *wh
         seat->retired = true;
         send_lost(&seat->guest->link, BPS_ERR_LOST, text);
         bps_link_finish(&seat->guest->link);
+        if (is_elastic(s)) { /* it may be long before it hears of this */
+            bps_roster_forget(&s->roster, seat);
+            end_if_last(s);
+        }
     } else {
         scheduler_lose(s, who, text);
     }
@@ -658,11 +832,12 @@ static bps_status on_suspect(struct bps_scheduler *s, const struct bps_seat *by,
     struct bps_seat *seat;
     uint32_t member = bps_get_u32(payload);
     bps_get_text(payload, why, sizeof why);
-    if (member < s->roster.workers || member >= s->book.members) {
+    if (member < (is_elastic(s) ? 0 : s->roster.workers) || member >= s->book.members) {
         return BPS_ERR_PROTOCOL;
     }
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        if (seat->join.role == BPS_ROLE_SERVER && s->roster.workers + seat->rank == member && !seat->retired) {
+        uint32_t first = seat->join.role == BPS_ROLE_SERVER ? s->roster.workers : 0;
+        if (first + seat->rank == member && !seat->retired && !seat->early) {
             break;
         }
     }
@@ -674,30 +849,6 @@ static bps_status on_suspect(struct bps_scheduler *s, const struct bps_seat *by,
     snprintf(text, sizeof text, "%s was lost for %s: %s", whom, who, why);
     expel(s, seat, whom, text);
     return BPS_OK;
-}
-
-/* ---- the end of a generation ---- */
-
-/* All workers have left: the job is over, or a next generation may come. */
-static void on_all_left(struct bps_scheduler *s)
-{
-    if (!scheduler_cluster(s)->stay) {
-        scheduler_end_job(s, BPS_OK, NULL);
-        return;
-    }
-    bps_roster_renew(&s->roster);
-    gather(s);
-    assign_if_complete(s);
-}
-
-/* Lets a worker go. */
-static void send_left(const struct bps_scheduler *s, struct bps_link *link)
-{
-    struct bps_writer left;
-    bps_writer_init(&left);
-    bps_put_u8(&left, scheduler_cluster(s)->stay);
-    bps_link_send_message(link, BPS_FRAME_LEFT, &left);
-    bps_writer_fini(&left);
 }
 
 /* ---- taking over a job whose scheduler was lost ---- */
@@ -785,6 +936,7 @@ static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book
     }
     s->phase = RUNNING;
     s->leaver = s->retiring = NOBODY;
+    s->departed = s->returning.leavers;
     bps_info(LOG, "has taken over job '%s': %u workers, %u servers, epoch %u, view %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.epoch, s->book.view);
     s->news(s->arg, "taken over");
@@ -837,7 +989,7 @@ static bps_status scheduler_on_return(struct bps_scheduler *s, struct bps_guest 
     bps_status status = check_job_name(s, &join, &report);
     bool worker = join.role == BPS_ROLE_WORKER && is.rank < s->roster.workers;
     if (status == BPS_OK && worker && is.leaves && bps_returning_has_left(&s->returning, is.rank)) {
-        send_left(s, &guest->link); /* the lost one could not tell it any more */
+        send_left(s, &guest->link, false); /* the lost one could not tell it any more */
         bps_join_fini(&join);
         return BPS_OK;
     }
@@ -873,35 +1025,48 @@ static bps_status on_returner(struct bps_scheduler *s, struct bps_returner *retu
     return status;
 }
 
+/* It has failed by itself. */
+static void leaver_gives_up(struct bps_scheduler *s, struct bps_seat *leaver, const char *why)
+{
+    char who[128], text[540];
+    bps_seat_text(leaver, who, sizeof who);
+    snprintf(text, sizeof text, "%s gave up: %s", who, why);
+    if (leaver->join.role == BPS_ROLE_WORKER && is_elastic(s)) {
+        expel(s, leaver, who, text);
+    } else {
+        scheduler_lose(s, who, text);
+    }
+}
+
 static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, struct bps_reader *payload)
 {
-    struct bps_seat *seat;
-    char why[400], who[128], text[540], rank[16];
+    char why[400];
+    uint8_t kind = bps_get_u8(payload);
     bps_get_text(payload, why, sizeof why);
     if (why[0] != '\0') {
-        bps_seat_text(leaver, who, sizeof who);
-        snprintf(text, sizeof text, "%s gave up: %s", who, why);
-        scheduler_lose(s, who, text);
+        leaver_gives_up(s, leaver, why);
         return BPS_OK;
     }
-    if (s->phase != RUNNING || leaver->join.role != BPS_ROLE_WORKER || leaver->left) {
+    if (s->phase != RUNNING || leaver->join.role != BPS_ROLE_WORKER || leaver->left ||
+        (kind != BPS_LEAVE_FOR_GOOD && !is_elastic(s))) {
         return BPS_ERR_PROTOCOL;
     }
-    leaver->left = true;
     s->leaver = s->leaver == NOBODY ? leaver->rank : s->leaver;
     refuse_changes(s);
-    bool last = bps_roster_staying(&s->roster) == 0;
-    if (last) {
-        bps_lates_log(&s->lates, &s->book);
+    if (kind == BPS_LEAVE_SOON) {
+        leaver->reforms = true;
+        s->reforming = s->reforming == 0 ? bps_now() : s->reforming;
+        tell_newcomers(s);
+        return BPS_OK;
     }
-    /* Workers that host shards go last: the others may still need them. */
-    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        if (seat->left && !seat->early && (seat == leaver || last) && (!seat->serves || last)) {
-            snprintf(rank, sizeof rank, "%u", seat->rank);
-            tell_news(s, "left", rank);
-            send_left(s, &seat->guest->link);
-        }
+    leaver->left = true;
+    leaver->returns = kind == BPS_LEAVE_TO_REFORM;
+    s->roster.elastic.returning += leaver->returns;
+    s->departed++;
+    if (!leaver->serves && !leaver->returns && bps_roster_staying(&s->roster) > 0) {
+        dismiss(s, leaver);
     }
+    end_if_last(s);
     return BPS_OK;
 }
 
@@ -981,9 +1146,10 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     bps_seat_text(seat, who, sizeof who);
     snprintf(why, sizeof why, "%s was lost: %s", who, text);
     /* Others may still need the shards of a worker that has left. */
-    bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0;
-    bool orderly = (seat->left && !needed) || seat->early || is_out(s, seat) || s->phase == ENDING;
+    bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0, early = seat->early;
+    bool orderly = (seat->left && !needed) || early || is_out(s, seat) || s->phase == ENDING;
     uint32_t role = seat->join.role, rank = seat->rank;
+    s->roster.elastic.returning -= seat->returns && needed;
     /* Nobody waits for a server before the first worker has come, of the next generation too. */
     bool idle = s->phase == GATHERING && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0;
     bps_roster_remove(&s->roster, seat);
@@ -993,6 +1159,10 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
         bps_info(LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
         lose_member(s, role, rank, who, why);
+        assign_if_complete(s);
+        end_if_last(s);
+    } else if (early) {
+        tell_newcomers(s);
     } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
         on_all_left(s);
     }
@@ -1016,7 +1186,8 @@ static void remind(struct bps_scheduler *s, uint64_t now)
 {
     char missing[512], text[640];
     uint64_t limit = scheduler_cluster(s)->rendezvous_timeout;
-    if (s->absent[0] != '\0' || (had_generation(s) && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0)) {
+    bool idle = had_generation(s) && !s->roster.elastic.reforms && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0;
+    if (s->absent[0] != '\0' || idle) {
         return; /* nobody can gather, or nobody has asked for a next generation */
     }
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
@@ -1036,6 +1207,44 @@ static void remind(struct bps_scheduler *s, uint64_t now)
             bps_link_send_text(&seat->guest->link, BPS_FRAME_WAITING, text);
         }
         bps_returning_tell(&s->returning, BPS_FRAME_WAITING, text);
+    }
+}
+
+/* Those who have left to reform are not waited for again: who has not come by now is lost. */
+static void settle_gathering(struct bps_scheduler *s, uint64_t now)
+{
+    const struct bps_conf_cluster *c = scheduler_cluster(s);
+    uint64_t patience = s->roster.elastic.reforms ? c->peer_timeout : c->rendezvous_timeout;
+    if (now - s->since >= patience && bps_roster_settle(&s->roster)) {
+        bps_warn(LOG, "goes on with %u workers: no others have come", s->roster.workers);
+        assign_if_complete(s);
+    }
+}
+
+/* Whoever does not reform, though others wait for it, or never ends. */
+static void expel_late(struct bps_scheduler *s, uint64_t now)
+{
+    char who[128], why[400];
+    struct bps_seat *seat;
+    uint64_t limit = scheduler_cluster(s)->rendezvous_timeout;
+    if (s->reforming == 0 || now - s->reforming < limit) {
+        return;
+    }
+    bool any = false;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        any |= is_training(seat) && !seat->reforms;
+    }
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (is_training(seat) && (!any || !seat->reforms)) {
+            break;
+        }
+    }
+    s->reforming = any ? s->reforming : now;
+    if (seat != NULL) {
+        bps_seat_text(seat, who, sizeof who);
+        snprintf(why, sizeof why, "%s was lost: it has not %s within %.0f s after others (cluster.rendezvous_timeout)",
+                 who, any ? "called bps_reform()" : "ended its operations", (double)limit / 1e9);
+        expel(s, seat, who, why);
     }
 }
 
@@ -1083,9 +1292,13 @@ static void scheduler_on_tick(void *arg)
         take_over_if_possible(s);
     }
     if (s->phase == GATHERING) {
+        settle_gathering(s, now);
+    }
+    if (s->phase == GATHERING) {
         remind(s, now);
     } else if (s->phase == RUNNING) {
         tell_lateness(s, now);
+        expel_late(s, now);
         bps_declared_excuse(&s->declared, late);
         bps_declared_check_stalls(&s->declared, now, scheduler_cluster(s)->stall_warning,
                                   scheduler_cluster(s)->stall_timeout, send_worker, s);
@@ -1116,9 +1329,13 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->finished = finished;
     s->news = news;
     s->arg = arg;
+    int64_t workers = c->max_workers > c->workers ? c->max_workers : c->workers;
     bps_status status = bps_returning_init(&s->returning, (uint32_t)c->workers, (uint32_t)c->servers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
-    bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(c->workers + c->servers));
+    if (c->min_workers > 0) {
+        bps_roster_be_elastic(&s->roster, (uint32_t)c->min_workers, (uint32_t)c->max_workers);
+    }
+    bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(workers + c->servers));
     struct bps_join self = {0};
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);
@@ -1134,7 +1351,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
         status = bps_alive_begin(&s->alive, loop, conf, report);
     }
     if (status == BPS_OK) {
-        status = bps_files_expect((uint64_t)(c->workers + c->servers), report);
+        status = bps_files_expect((uint64_t)(workers + c->servers), report);
     }
     if (status == BPS_OK) {
         status = bps_transport_open(conf, loop, &s->net, report);

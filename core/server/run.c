@@ -89,7 +89,7 @@ static void server_on_lateness(void *owner, struct bps_lateness *into)
     }
 }
 
-/* DECLARED, CHANGED, MOVE, MOVED, LATENESS: a server declares nothing. */
+/* DECLARED, CHANGED, MOVE, MOVED, LATENESS, NEWCOMERS: a server declares nothing. */
 static bps_status server_on_answer(void *owner, struct bps_reader *reply)
 {
     (void)owner;
@@ -137,6 +137,7 @@ static const struct bps_member_events events = {
     .delivered = server_on_delivered,
     .lateness = server_on_lateness,
     .late = server_on_answer,
+    .newcomers = server_on_answer,
     .unreachable = server_on_unreachable,
     .lost = server_on_lost,
     .ended = server_on_ended,
@@ -177,7 +178,7 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
         status = watch == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status == BPS_OK) {
-        status = bps_member_new(conf, p.loop, net, "", &events, &p, &p.member, report);
+        status = bps_member_new(conf, p.loop, net, "", -1, &events, &p, &p.member, report);
     }
     if (status == BPS_OK) {
         bps_loop_run(p.loop);

@@ -40,6 +40,7 @@ struct lane_codings {
 struct peer {
     struct lane *lane[LANES_LIMIT];
     uint32_t lanes; /* highest lane in use + 1 */
+    bool left, lost;
     struct bps_heap results;
     struct bps_delivered delivered;
 };
@@ -313,6 +314,7 @@ static bps_status shard_on_message(void *owner, struct bps_link *link, const str
         return BPS_ERR_PROTOCOL;
     }
     if (header->type == BPS_FRAME_LEAVE) {
+        lane->peer->left = true;
         bps_sum_leave(shard->sum, lane->rank);
         return BPS_OK;
     }
@@ -399,26 +401,75 @@ static bps_status shard_on_hello(void *owner, struct bps_link *link, const struc
     return status;
 }
 
+/* What was on its way over this lane does not come. */
+static void end_lane(struct lane *lane, const char *text)
+{
+    bps_sum_abandon(&lane->cursor);
+    for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
+        bps_sum_abandon(&lane->opened[i]);
+    }
+    if (lane->peer != NULL) {
+        bps_debug(LOG, "worker %u: %s", lane->rank, text);
+        lane->peer->lane[lane->number] = NULL;
+    }
+    free(lane->codings);
+    free(lane);
+}
+
+static bool shard_is_elastic(const struct bps_shard *shard)
+{
+    return shard->conf->cluster.min_workers > 0;
+}
+
+/* Its last link, if it was one: who has left tells no results any more. */
+static void look_for_last(struct bps_shard *shard, uint32_t rank)
+{
+    const struct peer *peer = &shard->peers[rank];
+    uint32_t i = 0;
+    while (i < peer->lanes && peer->lane[i] == NULL) {
+        i++;
+    }
+    if (i == peer->lanes && peer->left && shard_is_elastic(shard)) {
+        bps_sum_gone(shard->sum, rank);
+    }
+}
+
 static void shard_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_guest *guest = owner;
+    struct bps_shard *shard = guest->host;
     struct lane *lane = guest->user;
     (void)status;
-    if (lane != NULL) {
-        bps_sum_abandon(&lane->cursor);
-        for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
-            bps_sum_abandon(&lane->opened[i]);
-        }
-        if (lane->peer != NULL) {
-            bps_debug(LOG, "worker %u: %s", lane->rank, text);
-            lane->peer->lane[lane->number] = NULL;
-        }
-        free(lane->codings);
-        free(lane);
+    if (lane != NULL && lane->peer != NULL) {
+        uint32_t rank = lane->rank;
+        end_lane(lane, text);
+        look_for_last(shard, rank);
+    } else if (lane != NULL) {
+        end_lane(lane, text);
     } else {
         bps_debug(LOG, "%s: %s", link->peer, text);
     }
     bps_guest_free(guest);
+}
+
+/* The others of an elastic job go on without this worker. */
+static void shard_lose(struct bps_shard *shard, uint32_t rank)
+{
+    struct peer *peer = &shard->peers[rank];
+    struct bps_sum_slice *slice;
+    peer->lost = true;
+    for (uint32_t i = 0; i < peer->lanes; i++) {
+        if (peer->lane[i] != NULL) {
+            struct bps_guest *guest = peer->lane[i]->guest;
+            bps_link_drop(&guest->link);
+            end_lane(peer->lane[i], "it was lost");
+            bps_guest_free(guest);
+        }
+    }
+    while ((slice = bps_heap_pop(&peer->results)) != NULL) {
+        bps_sum_delivered(slice);
+    }
+    bps_sum_gone(shard->sum, rank);
 }
 
 static const struct bps_link_handler handler = {
@@ -474,6 +525,7 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .partition = shard->conf->worker.partition,
         .slice = shard->conf->worker.slice,
         .only = BPS_SUM_ALL,
+        .elastic = shard_is_elastic(shard),
         .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,
         .events = &sum_events,
@@ -532,6 +584,11 @@ static void follow_view(struct bps_shard *shard, struct bps_view *view)
     for (uint32_t i = 0; i < book->shards && shard->gone_since == 0; i++) {
         bool gone = book->shard[i].gone && strcmp(book->shard[i].address, shard->net.address) == 0;
         shard->gone_since = gone ? book->view : 0;
+    }
+    for (uint32_t rank = 0; rank < shard->workers; rank++) {
+        if (book->member[rank].lost && !shard->peers[rank].lost) {
+            shard_lose(shard, rank);
+        }
     }
 }
 

@@ -24,8 +24,8 @@ void bps_remotes_find_heirs(struct bps_worker *worker)
         while (j < book->shards && (book->shard[j].gone || book->shard[j].member == member)) {
             j++;
         }
-        worker->shards->remote[i].has_heirs =
-            worker->conf->cluster.failover && member >= worker->job.size && j < book->shards;
+        bool may_be_lost = member >= worker->job.size || worker->conf->cluster.min_workers > 0;
+        worker->shards->remote[i].has_heirs = worker->conf->cluster.failover && may_be_lost && j < book->shards;
     }
 }
 
@@ -219,13 +219,14 @@ static bool has_told(const struct bps_worker *worker, uint32_t member)
 static bool let_all_go(struct bps_worker *worker)
 {
     bool any = false;
+    char who[128];
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         struct bps_remote *remote = &worker->shards->remote[i];
         if (worker->view->book.shard[i].lost && !remote->retired) {
             any = true;
             if (!has_told(worker, worker->view->book.shard[i].member)) {
-                bps_warn(LOG, "server %u was lost, says the scheduler; the others sum in its place",
-                         worker->view->book.shard[i].member - worker->job.size);
+                bps_member_text(&worker->view->book.member[worker->view->book.shard[i].member], who, sizeof who);
+                bps_warn(LOG, "%s was lost, says the scheduler; the others sum in its place", who);
             }
             let_go(remote);
         }

@@ -315,10 +315,24 @@ void bps_remotes_log(const struct bps_worker *worker)
     }
 }
 
-void bps_remote_leave(struct bps_remote *remote)
+static void remote_send_leave(struct bps_remote *remote)
 {
     const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = remote->worker->job.epoch};
     bps_link_send(&remote->lane[0].link, &header, NULL, 0);
+}
+
+void bps_remotes_announce_leave(struct bps_worker *worker)
+{
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        if (!worker->shards->remote[r].retired && !worker->shards->remote[r].broken) {
+            remote_send_leave(&worker->shards->remote[r]);
+        }
+    }
+}
+
+void bps_remote_leave(struct bps_remote *remote)
+{
+    remote_send_leave(remote);
     for (uint32_t i = 0; i < remote->lanes; i++) {
         bps_link_finish(&remote->lane[i].link);
     }

@@ -139,6 +139,8 @@ void bps_remotes_log(const struct bps_worker *worker);
 void bps_remotes_drop(struct bps_worker *worker);
 void bps_remotes_free(struct bps_worker *worker);
 void bps_remotes_leave(struct bps_worker *worker);
+/* Tells shards that this worker begins nothing any more; what it has begun goes on. [core] */
+void bps_remotes_announce_leave(struct bps_worker *worker);
 /* The same of one. */
 void bps_remote_leave(struct bps_remote *remote);
 /*

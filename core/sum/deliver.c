@@ -57,7 +57,8 @@ static bool is_wanted(const struct bps_sum_slice *slice)
     const struct bps_round *round = slice->round;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         uint32_t rank = round->ranks->rank[i];
-        if (bps_bit(round->spoke_bits, rank) && !bps_slice_is_held(slice, rank)) {
+        if (bps_bit(round->spoke_bits, rank) && !bps_bit(round->sum->gone_bits, rank) &&
+            !bps_slice_is_held(slice, rank)) {
             return true;
         }
     }

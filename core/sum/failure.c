@@ -44,7 +44,8 @@ void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, cons
     const struct bps_sum *sum = round->sum;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         uint32_t rank = round->ranks->rank[i];
-        if (bps_bit(round->spoke_bits, rank) && !bps_is_absent(sum, rank) && rank != quiet) {
+        bool hears = sum->config.elastic ? !bps_bit(sum->gone_bits, rank) : !bps_is_absent(sum, rank);
+        if (bps_bit(round->spoke_bits, rank) && hears && rank != quiet) {
             bps_round_tell(round, rank, kind, text);
         }
     }
@@ -93,18 +94,27 @@ void bps_round_fail_here(struct bps_round *round, bps_status status, const char 
     bps_round_fail(round, status, text, BPS_SUM_ALL);
 }
 
+void bps_round_fail_without(struct bps_round *round, uint32_t rank)
+{
+    const struct bps_sum *sum = round->sum;
+    bool left = bps_bit(sum->left_bits, rank);
+    char text[80];
+    snprintf(text, sizeof text, left ? "worker %u has left the job" : "worker %u was lost", rank);
+    bps_round_fail(round, sum->config.elastic ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text, BPS_SUM_ALL);
+}
+
 void bps_round_join_left(struct bps_round *round)
 {
     const struct bps_sum *sum = round->sum;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         uint32_t rank = round->ranks->rank[i];
-        if (bps_is_absent(sum, rank) && !bps_bit(round->joined_bits, rank)) {
-            char text[80];
-            bool left = bps_bit(sum->left_bits, rank);
+        bool absent = sum->config.elastic ? bps_bit(sum->gone_bits, rank) : bps_is_absent(sum, rank);
+        if (absent && !bps_bit(round->joined_bits, rank)) {
             bps_set_bit(round->joined_bits, rank);
             round->joined++;
-            snprintf(text, sizeof text, left ? "worker %u has left the job" : "worker %u was lost", rank);
-            bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+            if (!sum->config.elastic) {
+                bps_round_fail_without(round, rank);
+            }
         }
     }
 }

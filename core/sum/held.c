@@ -84,6 +84,9 @@ bps_status bps_round_apply_held(struct bps_round *round, bool ends)
             status = note_apply(round, note, ends);
         }
     }
+    if (status == BPS_OK && !ends) {
+        bps_round_go_on(round);
+    }
     round->base.holds--; /* not collected: the caller still has it */
     return status;
 }

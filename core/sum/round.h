@@ -305,6 +305,12 @@ void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind
 void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, const char *text, uint32_t quiet);
 /* Workers that have left count as joined; a round that needs one has failed from the start. */
 void bps_round_join_left(struct bps_round *round);
+/* It cannot be made without this worker, which is not there any more. */
+void bps_round_fail_without(struct bps_round *round, uint32_t rank);
+
+/* ---- survivors.c ---- */
+/* Something has come, or somebody is lost. When all who are there have come, what needs others fails or is fetched. */
+void bps_round_go_on(struct bps_round *round);
 
 /* ---- coded.c ---- */
 /* Who contributes to this round says that the one before, whichever that was, counts. */

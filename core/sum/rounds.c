@@ -154,6 +154,7 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
         status = join(round, rank, cursor->for_group, &c->spec);
         if (status == BPS_OK) {
             bps_round_came(round, rank, c);
+            bps_round_go_on(round);
         }
         round->base.holds--;
     }
@@ -235,15 +236,14 @@ static bps_status fail_round(struct bps_key *key, const struct bps_notice *faile
 static void rounds_leave(struct bps_round_base *base, uint32_t rank)
 {
     struct bps_round *round = (struct bps_round *)base;
-    char text[80];
     if (bps_bit(round->sum->gone_bits, rank)) {
         bps_loans_forget(round, rank);
-        if (round->complete < round->slices && bps_ranks_has(round->ranks, rank)) {
-            snprintf(text, sizeof text, "worker %u was lost", rank);
-            bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+        if (!round->sum->config.elastic && round->complete < round->slices && bps_ranks_has(round->ranks, rank)) {
+            bps_round_fail_without(round, rank);
         }
     }
     bps_round_join_left(round);
+    bps_round_go_on(round);
     bps_check(bps_round_check(round));
     bps_round_collect(round);
 }

@@ -113,7 +113,7 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group)
 {
     bps_assert(slice->round->base.failure == NULL);
-    bps_assert(bps_bit(slice->round->spoke_bits, rank));
+    bps_assert(bps_bit(slice->round->spoke_bits, rank) || bps_is_absent(slice->round->sum, rank));
     const struct bps_sum *sum = slice->round->sum;
     const struct bps_ranks *ranks = slice->round->ranks;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);

@@ -139,6 +139,11 @@ struct bps_sum_config {
     uint32_t number;           /* of a shard in its process, for records */
     /* Optional. Those who take part in a round, a part of the workers, as long as the engine lives; NULL: all. */
     const struct bps_ranks *(*ranks)(void *owner, const struct bps_round_id *id);
+    /*
+     * Workers may be lost while the others go on. Rounds that lack one fail with BPS_ERR_MEMBERSHIP, once all others
+     * have come: one of these may have the result from a shard that is lost. Without groups.
+     */
+    bool elastic;
     bool rank_order; /* sum in the order of ranks, not of arrival; an aggregator always does */
     /* Kinds of keys that there are here beside rounds; NULL: not that one. */
     const struct bps_key_ops *ops[BPS_KEY_KINDS];

@@ -32,7 +32,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
 {
     memcpy(out, in, BPS_HEADER_BYTES);
     frame_turn((uint8_t *)out);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_SUSPECT) ||
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_NEWCOMERS) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FINAL);
     bool pushes = out->type == BPS_FRAME_PUSH;
     bool coding_fits = out->coding == 0 || pushes;

@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 9u
+#define BPS_WIRE_VERSION 10u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -50,7 +50,8 @@ enum bps_frame_type {
     /* both ends of any link with checksums */
     BPS_FRAME_ACK, /* how many frames have come as they were sent, and whether others are to be sent again */
     /* member and scheduler, besides those */
-    BPS_FRAME_SUSPECT, /* to the scheduler: this worker has lost a server: which member, and why */
+    BPS_FRAME_SUSPECT,   /* to the scheduler: this worker has lost a server: which member, and why */
+    BPS_FRAME_NEWCOMERS, /* to a worker of an elastic job: so many wait for the next reform */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <byteps/elastic.h>
 #include <byteps/framework.h>
 
 #include "base/log.h"
@@ -32,6 +33,7 @@
 /* Guards beginning and ending a job, and what is remembered while it is suspended. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
+static int32_t place = -1;          /* this worker's rank in the job, or what it had before a reform */
 static struct bps_hosting *hosting; /* of the job's scheduler; NULL: another process does */
 static struct remembered {
     struct bps_declaration declaration; /* with a name, a shape and a coding that are owned */
@@ -190,6 +192,7 @@ static void api_finish(struct bps_worker *worker, const char *why)
     bps_meet_end();
     bps_conf_free(conf);
     conf = NULL;
+    place = -1;
     atomic_store(&alive, false);
 }
 
@@ -227,6 +230,18 @@ static bps_status declare_suspended(struct bps_worker *worker, struct bps_report
     return status;
 }
 
+/* The configuration and the way to the scheduler are known. */
+static bps_status join_job(struct bps_worker **out, struct bps_report *report)
+{
+    bps_status status;
+    *out = NULL;
+    do {
+        report->text[0] = '\0';
+        status = bps_worker_new(conf, &place, out, report);
+    } while (status == BPS_ERR_MEMBERSHIP);
+    return status == BPS_OK ? declare_suspended(*out, report) : status;
+}
+
 bps_status bps_init(const struct bps_init_options *options, struct bps_report *report)
 {
     struct bps_worker *worker = NULL;
@@ -244,10 +259,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
             status = bps_meet(conf, &hosting, why);
         }
         if (status == BPS_OK) {
-            status = bps_worker_new(conf, &worker, why);
-        }
-        if (status == BPS_OK) {
-            status = declare_suspended(worker, why);
+            status = join_job(&worker, why);
         }
         if (status == BPS_OK) {
             atomic_store(&current, worker);
@@ -281,7 +293,28 @@ static void save_states(struct bps_worker *worker)
     }
 }
 
-/* Ends the job; the operations in flight end before this, so that nobody sleeps in it any more. */
+/* The worker leaves its job, and nobody uses it any more. The operations in flight end before this. */
+static bps_status let_worker_go(struct bps_worker *worker, bool keep_names, bool reform, struct bps_report *report)
+{
+    if (keep_names) {
+        save_states(worker);
+    }
+    bps_status status = bps_worker_leave(worker, reform, report);
+    bps_outcomes_begin();
+    atomic_store(&current, NULL);
+    while (atomic_load(&users) > 0) {
+        usleep(100); /* a call that began before is about to return */
+    }
+    bps_outcomes_end(worker);
+    if (keep_names) {
+        bps_status kept = remember(worker);
+        return status == BPS_OK ? kept : status;
+    }
+    api_forget();
+    return status;
+}
+
+/* Ends the job, so that nobody sleeps in it any more. */
 static bps_status api_end_job(bool keep_names, struct bps_report *report)
 {
     if (atomic_load(&forked)) {
@@ -293,22 +326,7 @@ static bps_status api_end_job(bool keep_names, struct bps_report *report)
         pthread_mutex_unlock(&life);
         return no_job(report);
     }
-    if (keep_names) {
-        save_states(worker);
-    }
-    bps_status status = bps_worker_leave(worker, report);
-    bps_outcomes_begin();
-    atomic_store(&current, NULL);
-    while (atomic_load(&users) > 0) {
-        usleep(100); /* a call that began before is about to return */
-    }
-    bps_outcomes_end(worker);
-    if (keep_names) {
-        bps_status kept = remember(worker);
-        status = status == BPS_OK ? kept : status;
-    } else {
-        api_forget();
-    }
+    bps_status status = let_worker_go(worker, keep_names, false, report);
     api_finish(worker, NULL);
     bps_log_set_identity("");
     pthread_mutex_unlock(&life);
@@ -323,6 +341,58 @@ bps_status bps_shutdown(struct bps_report *report)
 bps_status bps_suspend(struct bps_report *report)
 {
     return api_end_job(true, report);
+}
+
+/* ---- members that come and go ---- */
+
+/* With the lock of `life`. */
+static bps_status reform_job(struct bps_worker *worker, struct bps_report *why)
+{
+    bps_status status = let_worker_go(worker, true, true, why);
+    bps_worker_free(worker);
+    worker = NULL;
+    if (status == BPS_OK) {
+        status = join_job(&worker, why);
+    }
+    if (status == BPS_OK) {
+        atomic_store(&current, worker);
+    } else {
+        api_finish(worker, why->text[0] != '\0' ? why->text : bps_strerror(status));
+    }
+    return status;
+}
+
+bps_status bps_reform(struct bps_report *report)
+{
+    struct bps_report own = {""}, *why = report != NULL ? report : &own;
+    if (atomic_load(&forked)) {
+        return no_job(report);
+    }
+    pthread_mutex_lock(&life);
+    struct bps_worker *worker = atomic_load(&current);
+    bps_status status;
+    if (worker == NULL) {
+        status = no_job(report);
+    } else if (worker->conf->cluster.min_workers == 0) {
+        status = bps_fail(why, BPS_ERR_UNSUPPORTED, "the job is not elastic: set cluster.min_workers for all members");
+    } else if (bps_worker_alone(worker)) {
+        status = BPS_OK;
+    } else {
+        status = reform_job(worker, why);
+    }
+    pthread_mutex_unlock(&life);
+    return told(status, report);
+}
+
+int bps_members_wait(void)
+{
+    struct bps_worker *worker = acquire(NULL);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    uint32_t waiting = atomic_load_explicit(&worker->newcomers, memory_order_relaxed);
+    api_release();
+    return (int)waiting;
 }
 
 /* ---- who am I ---- */

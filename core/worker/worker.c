@@ -116,7 +116,7 @@ static void on_link_closed(struct bps_worker *worker, bps_status status, const c
         bps_worker_suspect(worker, status, why);
     }
     worker->open_links -= worker->open_links > 0;
-    if (worker->phase == BPS_WORKER_LEAVING && worker->open_links == 0) {
+    if (worker->phase == BPS_WORKER_LEAVING && worker->open_links == 0 && !worker->reforms) {
         bps_member_leave(worker->member, NULL);
     }
 }
@@ -130,6 +130,7 @@ static bps_status worker_on_assigned(void *owner, uint32_t rank, bool serve, con
     char identity[32];
     bps_status status = BPS_OK;
     worker->job.rank = rank;
+    worker->before = (int32_t)rank;
     bps_pinning_address(&worker->pinning, host);
     snprintf(identity, sizeof identity, "worker/%u", rank);
     bps_log_set_identity(identity);
@@ -259,6 +260,13 @@ static bps_status on_late(void *owner, struct bps_reader *message)
     return bps_metrics_told(owner, message);
 }
 
+static bps_status on_newcomers(void *owner, struct bps_reader *message)
+{
+    struct bps_worker *worker = owner;
+    atomic_store(&worker->newcomers, bps_get_u32(message));
+    return bps_reader_done(message) ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
 static const struct bps_member_events member_events = {
     .assigned = worker_on_assigned,
     .joined = worker_on_joined,
@@ -271,6 +279,7 @@ static const struct bps_member_events member_events = {
     .delivered = worker_on_delivered,
     .lateness = worker_on_lateness,
     .late = on_late,
+    .newcomers = on_newcomers,
     .unreachable = worker_on_unreachable,
     .lost = worker_on_lost,
     .ended = worker_on_ended,
@@ -288,6 +297,10 @@ static void check_drained(struct bps_worker *worker)
     worker->drain = NULL;
     if (worker->failure != BPS_OK || bps_worker_alone(worker)) {
         worker_end(worker);
+    } else if (worker->reforms) { /* its links stay: others may need results that it has */
+        worker->phase = BPS_WORKER_LEAVING;
+        bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
+        bps_member_leave(worker->member, NULL);
     } else {
         worker->phase = BPS_WORKER_LEAVING;
         if (worker->open_links == 0) {
@@ -379,7 +392,10 @@ static void worker_leave(struct bps_post *post)
 {
     struct bps_worker *worker = bps_container(post, struct bps_worker, leave_post);
     worker->phase = BPS_WORKER_DRAINING;
-    if (!TAILQ_EMPTY(&worker->operations)) {
+    if (worker->reforms) { /* what is in flight ends when all others say so */
+        bps_remotes_announce_leave(worker);
+        bps_member_reform(worker->member);
+    } else if (!TAILQ_EMPTY(&worker->operations)) {
         worker->drain = bps_loop_timer(worker->loop, DRAIN_LIMIT, 0, on_drain_limit, worker);
     }
     check_drained(worker);
@@ -449,7 +465,7 @@ void bps_worker_free(struct bps_worker *worker)
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
     bps_lateness_fini(&worker->late);
-    for (int kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
+    for (uint32_t kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
         bps_sequence_fini(&worker->over[kind]);
     }
     pthread_mutex_destroy(&worker->late_lock);
@@ -549,13 +565,14 @@ static bps_status worker_open_parts(struct bps_worker *worker, struct bps_report
         }
         if (status == BPS_OK) {
             status = bps_member_new(worker->conf, worker->loop, worker->net, bps_local_address(worker->local),
-                                    &member_events, worker, &worker->member, report);
+                                    worker->before, &member_events, worker, &worker->member, report);
         }
     }
     return status == BPS_OK ? worker_start_thread(worker, report) : status;
 }
 
-bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, struct bps_report *report)
+bps_status bps_worker_new(const struct bps_conf *conf, int32_t *rank, struct bps_worker **out,
+                          struct bps_report *report)
 {
     struct bps_worker *worker = calloc(1, sizeof *worker);
     if (worker == NULL) {
@@ -568,6 +585,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
     worker->life = &life;
+    worker->before = *rank;
     worker->leave_post.fn = worker_leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);
@@ -584,6 +602,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
             BPS_REPORT(report, "%s", worker->failure_text);
         }
     }
+    *rank = worker->before;
     if (status != BPS_OK) {
         bps_worker_free(worker);
         return status;
@@ -592,8 +611,9 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     return BPS_OK;
 }
 
-bps_status bps_worker_leave(struct bps_worker *worker, struct bps_report *report)
+bps_status bps_worker_leave(struct bps_worker *worker, bool reform, struct bps_report *report)
 {
+    worker->reforms = reform; /* before it is posted */
     atomic_store(&worker->closing, true);
     bps_loop_post(worker->loop, &worker->leave_post);
     wait_for(&worker->ended);

@@ -52,9 +52,9 @@ def join(job, real, rank, local, identity, host=None):
         return None
 
     text = cluster.harness.until(said, f"JOIN of {real}")
-    numbers = struct.Struct("<IiiiQIII")
+    numbers = struct.Struct("<IiiiiQIII")
     role, _, *rest = numbers.unpack_from(text)
-    rest[2] += host is not None  # the number of the host
+    rest[3] += host is not None  # the number of the host
     at, strings = numbers.size, []
     for number in range(5):
         at += 32 * (number == 3)  # the public key

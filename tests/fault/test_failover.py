@@ -71,7 +71,7 @@ class Failover(unittest.TestCase):
         text = cluster.show(ends)
         self.assertRegex(line, r"server 0 \(.*\) was lost for worker 1 \(", text)
         for part in ("worker 0", "worker 1"):  # one by its connection, the other mostly by the scheduler
-            self.assertRegex(ends[part].err, "server 0 (at .* )?was lost", text)
+            self.assertRegex(ends[part].err, r"server 0 \S.* was lost", text)
             self.assertEqual(ends[part].status, 0, text)
             self.assertIn("grad is right", ends[part].out, text)
         self.assertRegex(ends["server 0"].text, "was lost for worker 1", text)

@@ -53,7 +53,7 @@ def just_too_long(sock):
 def long_join(sock):
     """Where that is the scheduler, who says so knows the secret."""
     sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
-    sock.sendall(wire.frame(wire.JOIN, wire.join("default")[:32] + struct.pack("<I", 0xFFFFFFF0) + b"host"))
+    sock.sendall(wire.frame(wire.JOIN, wire.join("default")[:36] + struct.pack("<I", 0xFFFFFFF0) + b"host"))
 
 
 def every_type(sock):

@@ -63,7 +63,7 @@ def agreement_of(stream):
     end = at + wire.HEADER.size + wire.HEADER.unpack_from(stream, at)[0]
     if end > len(stream):
         raise IndexError("more is to come")
-    at += wire.HEADER.size + struct.calcsize("<IiiiQIII")
+    at += wire.HEADER.size + struct.calcsize("<IiiiiQIII")
     for _ in range(3):
         at += 4 + struct.unpack_from("<I", stream, at)[0]
     at += 32 + 4

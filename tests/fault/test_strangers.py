@@ -254,10 +254,10 @@ class Impostor(unittest.TestCase):
 
     def test_other_version(self):
         """Its headers may have any size."""
-        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 10", "install the same version on all")
+        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 11", "install the same version on all")
         for header_bytes in (80, 96, 128):
             with self.subTest(header_bytes):
-                self.meet(wire.challenge(10, "7.0.0", header_bytes), *words)
+                self.meet(wire.challenge(11, "7.0.0", header_bytes), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
@@ -323,7 +323,7 @@ class Views(unittest.TestCase):
         wire.let_in(scheduler)
         kind, join = wire.read_frame(scheduler)
         self.assertEqual(kind, wire.JOIN)
-        at = struct.calcsize("<IiiiQIII")
+        at = struct.calcsize("<IiiiiQIII")
         for _ in range(3):
             at += 4 + struct.unpack_from("<I", join, at)[0]
         scheduler.sendall(wire.frame(wire.ASSIGN, struct.pack("<IIIBB", 0, 0, 1, 1, 0)))

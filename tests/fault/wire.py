@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 9
+VERSION = 10
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""
@@ -125,7 +125,7 @@ def let_in(sock, key=NO_SECRET):
 
 def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32), loaded=""):
     """The payload of a JOIN."""
-    numbers = struct.pack("<IiiiQIII", role, rank, -1, -1, 7, 4711, 0, 0)
+    numbers = struct.pack("<IiiiiQIII", role, rank, -1, -1, -1, 7, 4711, 0, 0)
     return numbers + string(host) + string(job) + string(local) + public_key + string(agreement) + string(loaded)
 
 
@@ -152,7 +152,7 @@ def book_member(
 ):
     """A member in a BOOK."""
     numbers = struct.pack("<IIIIIIQ", role, rank, local_rank, local_size, pid, group, host_id)
-    return numbers + string(host) + string(local) + (public_key or Identity().public)
+    return numbers + string(host) + string(local) + (public_key or Identity().public) + bytes(1)
 
 
 def book_shards(address):
@@ -205,7 +205,7 @@ def public_keys(book):
         for _ in range(2):
             at += 4 + struct.unpack_from("<I", book, at)[0]
         keys.append(book[at : at + 32])
-        at += 32
+        at += 33
     return keys
 
 

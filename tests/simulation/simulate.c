@@ -786,7 +786,8 @@ static void run_worker(void *arg)
     if (w->job->trouble == STARVES && w->job->victim == w->number) {
         sim_starve(&w->process, 1 + sim_random(1000));
     }
-    if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
+    int32_t rank = -1;
+    if (bps_worker_new(conf, &rank, &worker, &report) != BPS_OK) {
         if (!w->job->last_killed && w->job->trouble != STARVES && w->job->trouble != HOST_STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
             blame(w->job, "a worker could not join");
@@ -801,7 +802,7 @@ static void run_worker(void *arg)
             check_idle(w->job, worker);
         }
         w->leaves = true;
-        bps_worker_leave(worker, &report);
+        bps_worker_leave(worker, false, &report);
         w->worker = NULL;
         bps_worker_free(worker);
     }

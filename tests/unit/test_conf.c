@@ -435,6 +435,8 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "cluster.checksum = \"none\"\n"
                            "cluster.encrypt = false\n"
                            "cluster.workers = 1\n"
+                           "cluster.min_workers = 0\n"
+                           "cluster.max_workers = 0\n"
                            "cluster.servers = 0\n"
                            "cluster.colocated = \"auto\"\n"
                            "cluster.failover = true\n"

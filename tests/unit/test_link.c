@@ -1127,14 +1127,14 @@ START_TEST(test_headers)
     ck_assert_uint_eq(bytes[83], 0x89);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_SUSPECT) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
+        bool known = (type >= 1 && type <= BPS_FRAME_NEWCOMERS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
         known = known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON); /* only these have a view */
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     memset(bytes + 80, 0, 4);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_SUSPECT) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
+        bool known = (type >= 1 && type <= BPS_FRAME_NEWCOMERS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;

@@ -38,6 +38,7 @@ typedef int bps_status;
 #define BPS_ERR_PROTOCOL    (-12) /* a peer sent bytes that the protocol does not allow */
 #define BPS_ERR_REFUSED     (-13) /* the job refused this process */
 #define BPS_ERR_FAILED      (-14) /* a stage failed on some worker */
+#define BPS_ERR_MEMBERSHIP  (-15) /* a worker was lost or has left, and the others go on after bps_reform() */
 
 /* Returns a static English phrase for a status, without the details that a report carries. */
 BPS_API const char *bps_strerror(bps_status status);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* elastic.c - seats of a job whose members come and go: who is waited for at a reform, and which rank survivors get. */
+#include "base/assert.h"
+#include "scheduler/roster.h"
+
+void bps_roster_be_elastic(struct bps_roster *roster, uint32_t least, uint32_t most)
+{
+    bps_assert(least > 0 && least <= roster->workers);
+    roster->elastic = (struct bps_elastic){
+        .least = least, .most = most > roster->workers ? most : roster->workers, .servers = roster->servers};
+}
+
+static uint32_t newcomers(const struct bps_roster *roster, uint32_t role)
+{
+    uint32_t n = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        n += seat->early && seat->join.before < 0 && seat->join.role == role;
+    }
+    return n;
+}
+
+uint32_t bps_roster_waiting(const struct bps_roster *roster)
+{
+    uint32_t n = newcomers(roster, BPS_ROLE_WORKER) + newcomers(roster, BPS_ROLE_SERVER);
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        n += seat->reforms;
+    }
+    return n;
+}
+
+/* So many workers, if there is room for them. */
+static void want(struct bps_roster *roster, uint32_t workers)
+{
+    const struct bps_elastic *e = &roster->elastic;
+    roster->workers = workers < e->least ? e->least : workers > e->most ? e->most : workers;
+}
+
+bool bps_roster_reform(struct bps_roster *roster)
+{
+    struct bps_elastic *e = &roster->elastic;
+    uint32_t returning = e->returning;
+    want(roster, returning + newcomers(roster, BPS_ROLE_WORKER));
+    bps_roster_renew(roster);
+    roster->servers = bps_roster_count(roster, BPS_ROLE_SERVER);
+    e->returning = 0;
+    e->reforms = true;
+    return returning > 0;
+}
+
+void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat)
+{
+    if (roster->elastic.reforms && seat->join.before < 0 && seat->join.role == BPS_ROLE_WORKER) {
+        want(roster, roster->workers + 1);
+    }
+}
+
+void bps_roster_expect_less(struct bps_roster *roster, uint32_t role)
+{
+    if (roster->elastic.reforms && role == BPS_ROLE_WORKER) {
+        want(roster, roster->workers - 1);
+    } else if (roster->elastic.reforms) {
+        roster->servers = bps_roster_count(roster, BPS_ROLE_SERVER);
+    }
+}
+
+bool bps_roster_settle(struct bps_roster *roster)
+{
+    uint32_t workers = bps_roster_count(roster, BPS_ROLE_WORKER);
+    bool enough = roster->elastic.most > 0 && workers >= roster->elastic.least && workers < roster->workers &&
+                  bps_roster_count(roster, BPS_ROLE_SERVER) == roster->servers;
+    roster->workers = enough ? workers : roster->workers;
+    return enough;
+}
+
+/* Whether somebody has come that had another rank before, or one that there is not. */
+static bool has_gaps(const struct bps_roster *roster, uint32_t role)
+{
+    bool gaps = roster->elastic.reforms;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        uint32_t wanted = bps_roster_wanted(roster, seat->join.role);
+        gaps |= seat->join.role == role && seat->rank != BPS_NO_RANK && seat->rank >= wanted;
+    }
+    return gaps && roster->elastic.most > 0;
+}
+
+static void close_gaps(struct bps_roster *roster, uint32_t role)
+{
+    uint32_t next = 0, lowest = 0;
+    while (lowest != BPS_NO_RANK) {
+        struct bps_seat *seat, *first = NULL;
+        lowest = BPS_NO_RANK;
+        TAILQ_FOREACH(seat, &roster->seats, entry) {
+            if (seat->join.role == role && !seat->left && seat->rank >= next && seat->rank < lowest) {
+                lowest = seat->rank;
+                first = seat;
+            }
+        }
+        if (first != NULL) {
+            first->rank = next++;
+        }
+    }
+}
+
+void bps_roster_close_gaps(struct bps_roster *roster)
+{
+    for (uint32_t role = BPS_ROLE_WORKER; role <= BPS_ROLE_SERVER; role++) {
+        if (has_gaps(roster, role)) {
+            close_gaps(roster, role);
+        }
+    }
+}
