@@ -15,27 +15,30 @@
 
 #include "conf/secret.h"
 
-static void start_servers(struct bps_run *run)
+static bool start_part(struct bps_run *run, enum bps_run_role role, int rank)
+{
+    char *server[] = {"byteps", "server", NULL}, label[32];
+    bool serves = role == BPS_RUN_SERVER;
+    snprintf(label, sizeof(label), "%s %d", serves ? "server" : "worker", rank);
+    return bps_run_spawn(run, role, rank, label, serves ? server : run->options->command, -1) != NULL;
+}
+
+static bool start_servers(struct bps_run *run)
 {
     const struct bps_run_plan *plan = &run->options->plan;
-    for (int server = 0; server < plan->servers; server++) {
-        char *argv[] = {"byteps", "server", NULL}, label[32];
-        snprintf(label, sizeof(label), "server %d", server);
-        if (bps_run_server_here(plan, server) && !bps_run_spawn(run, BPS_RUN_SERVER, server, label, argv, -1)) {
-            return;
-        }
+    bool good = true;
+    for (int server = 0; server < plan->servers && good; server++) {
+        good = !bps_run_server_here(plan, server) || start_part(run, BPS_RUN_SERVER, server);
     }
+    return good;
 }
 
 static void start_workers(struct bps_run *run)
 {
     const struct bps_run_plan *plan = &run->options->plan;
-    for (int rank = plan->first; rank < plan->first + plan->count; rank++) {
-        char label[32];
-        snprintf(label, sizeof(label), "worker %d", rank);
-        if (!bps_run_spawn(run, BPS_RUN_WORKER, rank, label, run->options->command, -1)) {
-            return;
-        }
+    int rank = plan->first;
+    while (rank < plan->first + plan->count && start_part(run, BPS_RUN_WORKER, rank)) {
+        rank++;
     }
 }
 
@@ -48,10 +51,7 @@ static void start_parts(struct bps_run *run)
             return;
         }
     }
-    if (run->options->nhosts == 0) {
-        start_servers(run);
-    }
-    if (run->options->nhosts == 0 && run->phase == BPS_RUN_WORKING) {
+    if (run->options->nhosts == 0 && start_servers(run)) {
         start_workers(run);
     }
 }
@@ -88,9 +88,13 @@ static bool may_begin_anew(const struct bps_run *run, int status)
 /* All of the job, once. */
 static int run_once(struct bps_run_options *options, size_t room, const char *scheduler, bool *again)
 {
-    struct bps_run run = {
-        .name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment, .start_parts = start_parts};
-    bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
+    struct bps_run run = {.name = BPS_RUN_NAME,
+                          .options = options,
+                          .environment = bps_run_environment,
+                          .start_parts = start_parts,
+                          .start_part = start_part,
+                          .elastic = options->elastic ? &bps_run_elastic : NULL};
+    bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts && !options->elastic;
     options->plan.scheduler = alone && !options->part ? "" : scheduler;
     if (!bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;

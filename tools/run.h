@@ -65,6 +65,7 @@ struct bps_run_options {
     int restarts;        /* how often the job may begin anew when it has failed */
     int restart;         /* how often it has */
     uint64_t ends;       /* when --timeout ends it; 0: never */
+    bool elastic;        /* the job goes on without workers that are lost, and others are started */
     const char *log_dir; /* a file for each part there; NULL: none */
     bool tee;            /* what goes to those files is printed, too */
     bool prefix;
@@ -147,6 +148,17 @@ char *bps_run_prefix(const char *label, int rank, bool color);
 
 enum bps_run_role { BPS_RUN_SCHEDULER, BPS_RUN_SERVER, BPS_RUN_WORKER, BPS_RUN_HOST };
 
+/* After so many failures within a minute no other one is started in the place of a part that is lost. */
+#define BPS_RUN_FAILURES 5
+
+/* A worker or server of an elastic job, whichever process it is: how often it has failed (run_elastic.c). */
+struct bps_run_place {
+    uint64_t failed[BPS_RUN_FAILURES]; /* when, in turn */
+    int failures;
+    uint64_t delay; /* before the last start */
+    uint64_t due;   /* when another one is started; 0: none is */
+};
+
 struct bps_run_child {
     struct bps_run *run;
     enum bps_run_role role;
@@ -158,7 +170,10 @@ struct bps_run_child {
     uint64_t look; /* at which this was seen */
     bool done;     /* a worker that has ended well; a host whose workers have */
     bool told;     /* its failure is known already, before it is reaped */
-    bool spared;   /* a server that the job goes on without */
+    bool spared;   /* a part that the job goes on without, as the scheduler says */
+    bool unneeded; /* a worker that has come too late to join, and is to end */
+    uint64_t began, ended;
+    struct bps_run_place place;
     struct bps_run_stream stream[2];
     struct bps_run_sink control; /* to the standard input of the scheduler, or of a host's ssh */
     struct bps_run_sink log;     /* its file in --log-dir */
@@ -185,6 +200,17 @@ struct bps_run_scheduler {
     void (*start)(struct bps_run *run);
 };
 
+/* What becomes of members that an elastic job has lost (run_elastic.c). */
+struct bps_run_elastic {
+    /* Whether the job goes on without this one, which has failed. */
+    bool (*spares)(const struct bps_run *run, const struct bps_run_child *child);
+    /* If so: has another one started later. */
+    void (*lose)(struct bps_run *run, struct bps_run_child *child);
+    /* Starts those that are due. */
+    void (*replace)(struct bps_run *run, uint64_t now);
+};
+extern const struct bps_run_elastic bps_run_elastic;
+
 struct bps_run {
     const char *name; /* subcommand, for messages */
     struct bps_run_options *options;
@@ -192,6 +218,8 @@ struct bps_run {
     void (*environment)(const struct bps_run *run, const struct bps_run_child *child);
     /* Servers and workers, or the hosts that start them, once the address of the scheduler is known. */
     void (*start_parts)(struct bps_run *run);
+    /* Starts a server or worker, in the place of one that has ended if there is such. False: the job ends. */
+    bool (*start_part)(struct bps_run *run, enum bps_run_role role, int rank);
     bool inherit; /* children write straight to our stdout and stderr */
     enum bps_run_phase phase;
     uint64_t deadline;                         /* of the phase; 0: none */
@@ -217,10 +245,17 @@ struct bps_run {
     bool leaderless; /* it was lost, and no other one has taken over the job yet */
     char *left;      /* the workers that have left since, "0,3"; NULL: none */
     int nleft;
-    char again[300];          /* how the scheduler has ended that is to be started again; "": it has not */
-    uint64_t scheduler_began; /* when it was started */
-    int soon;                 /* how often in a row it was killed soon after that */
-    const char *lost;         /* the member whose loss ends the job, as in its messages; NULL: none so far */
+    char again[300];                       /* how the scheduler has ended that is to be started again; "": it has not */
+    uint64_t scheduler_began;              /* when it was started */
+    int soon;                              /* how often in a row it was killed soon after that */
+    const struct bps_run_elastic *elastic; /* NULL: the job ends when a worker is lost */
+    uint64_t replace_at;                   /* when to start another one; 0: none */
+    uint64_t gathered_at;                  /* when all had joined, the last time */
+    bool closes;                           /* a worker has left in order since: the others are about to */
+    bool hopeless;                         /* the scheduler has ended the job */
+    int gone_status;                       /* of the first part that was lost since all have gathered; 0: none */
+    char gone_cause[400];                  /* as `cause` */
+    const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
     struct bps_run_sink sink[2], nowhere;
     struct bps_run_child *children;
     size_t nchildren, room;
@@ -288,6 +323,14 @@ void bps_run_lost(struct bps_run *run, const char *member);
 void bps_run_doom(struct bps_run *run);
 /* The scheduler has lost this server, and the job goes on. */
 void bps_run_without(struct bps_run *run, int server);
+/* Of an elastic job the scheduler says: all have joined, the first time or after others have left; */
+void bps_run_gathered(struct bps_run *run);
+/* a worker has left in order; */
+void bps_run_closes(struct bps_run *run);
+/* the job goes on without "worker 1 (host a, pid 7)"; */
+void bps_run_goes_on(struct bps_run *run, const char *member);
+/* it cannot go on. */
+void bps_run_hopeless(struct bps_run *run);
 /* What the other hosts hear of it: of the servers that are lost and not missed, WITHOUT + N is the Nth on a host. */
 #define BPS_RUN_DOOM    127
 #define BPS_RUN_WITHOUT 128

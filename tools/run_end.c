@@ -104,13 +104,19 @@ static void pass_all(struct bps_run *run, int number)
     }
 }
 
+/* Whether it has ended, and the job went on without it. */
+static bool is_gone(const struct bps_run_child *child)
+{
+    return child->run->elastic && child->pid == 0;
+}
+
 /* Whether all workers have ended well, or will have, as a part hears. */
 static bool is_through(const struct bps_run *run)
 {
     bool well = !run->options->part;
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        well = well && (is_service(child) || child->done || (child->reaped && child->wait == 0));
+        well = well && (is_service(child) || child->done || (child->reaped ? child->wait == 0 : is_gone(child)));
     }
     return run->services_ended || well;
 }
@@ -234,7 +240,7 @@ static int exit_status(int wait)
 }
 
 /* "worker 1 failed first: status 1 (ValueError: no data)" */
-static void note_cause(struct bps_run *run, const struct bps_run_child *child, int status)
+static void note_cause(const struct bps_run *run, const struct bps_run_child *child, int status, char *cause, size_t n)
 {
     const char *host = run->options->plan.host;
     char name[32], how[64];
@@ -244,10 +250,10 @@ static void note_cause(struct bps_run *run, const struct bps_run_child *child, i
         snprintf(how, sizeof(how), "status %d", status);
     }
     bool words = child->last[0] != '\0';
-    snprintf(run->cause, sizeof(run->cause), "%s%s%s%s failed first: %s%s%s%s",
-             child->role == BPS_RUN_HOST ? "the connection to " : "", child->label, host ? " on host " : "",
-             host ? host : "", how, words ? " (" : "", child->last, words ? ")" : "");
-    bps_make_printable(run->cause);
+    snprintf(cause, n, "%s%s%s%s failed first: %s%s%s%s", child->role == BPS_RUN_HOST ? "the connection to " : "",
+             child->label, host ? " on host " : "", host ? host : "", how, words ? " (" : "", child->last,
+             words ? ")" : "");
+    bps_make_printable(cause);
 }
 
 void bps_run_conclude(struct bps_run *run)
@@ -291,7 +297,7 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
         bps_run_say(run, "%s%s", what, is_open(run) ? "; ending the job" : "");
     }
     if (!run->status) {
-        note_cause(run, child, status);
+        note_cause(run, child, status, run->cause, sizeof(run->cause));
     }
     bps_run_absent(run, what);
     bps_run_fail(run, status);
@@ -302,6 +308,16 @@ static void report_spared(struct bps_run *run, const struct bps_run_child *child
     char what[300];
     describe_end(run, child, pid, what, sizeof(what));
     bps_run_say(run, "%s; the job goes on without it", what);
+}
+
+static void lose(struct bps_run *run, struct bps_run_child *child, pid_t pid)
+{
+    report_spared(run, child, pid);
+    if (!run->gone_status) {
+        run->gone_status = child->wait ? exit_status(child->wait) : BPS_EXIT_FAILURE;
+        note_cause(run, child, run->gone_status, run->gone_cause, sizeof(run->gone_cause));
+    }
+    run->elastic->lose(run, child);
 }
 
 static void report_unneeded(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
@@ -337,16 +353,19 @@ static void judge(struct bps_run *run, struct bps_run_child *child)
     bool early = is_service(child) && !over && run->phase < BPS_RUN_ENDING;
     /* Once the workers are through, nobody has missed a service that was killed. */
     bool unneeded = is_service(child) && through && WIFSIGNALED(child->wait) && !run->status;
-    if (early && child->spared) {
+    bool fails = early || !(good || by_us || refused || child->told || (child->spared && is_service(child)));
+    if (fails && !unneeded && run->elastic && run->elastic->spares(run, child)) {
+        lose(run, child, pid);
+    } else if (early && child->spared) {
         report_spared(run, child, pid);
     } else if (early && run->scheduler && run->scheduler->may_return(run, child)) {
         describe_end(run, child, pid, run->again, sizeof(run->again));
     } else if (unneeded && !by_us) {
         report_unneeded(run, child, pid);
-    } else if (early || !(good || by_us || refused || child->told || child->spared)) {
+    } else if (fails) {
         report(run, child, pid);
     }
-    child->done = good;
+    child->done = good || child->unneeded;
 }
 
 /* Ends reading before the end of a part is reported, so that its last words stand before that. */
@@ -358,6 +377,7 @@ static void collect(struct bps_run *run, pid_t pid, int wait)
             child->wait = wait;
             child->reaped = true;
             child->look = run->looks;
+            child->ended = bps_now();
             run->leaderless |= child->role == BPS_RUN_SCHEDULER && WIFSIGNALED(wait) && run->gathered;
             bps_run_stream_drain(&child->stream[0]);
             bps_run_stream_drain(&child->stream[1]);
@@ -437,15 +457,23 @@ static bool cause_has_shown(const struct bps_run *run)
     return false;
 }
 
-/* Whether a server has died of which the scheduler has not said yet what becomes of the job. */
+/* Whether this has died, and the scheduler is to say whether the job goes on. */
+static bool is_uncertain(const struct bps_run_child *child)
+{
+    const struct bps_run *run = child->run;
+    bool knows = !run->elastic || child->began < run->gathered_at; /* as far as we can tell */
+    bool worker = run->elastic && child->role == BPS_RUN_WORKER && child->wait != 0 && !child->told;
+    return is_ripe(child) && !child->spared && knows && (child->role == BPS_RUN_SERVER || worker);
+}
+
+/* Whether a part has died of which the scheduler has not said yet what becomes of the job. */
 static bool needs_word(const struct bps_run *run)
 {
     bool needs = false;
     for (size_t i = 0; i < run->nchildren; i++) {
-        const struct bps_run_child *child = &run->children[i];
-        needs = needs || (is_ripe(child) && child->role == BPS_RUN_SERVER && !child->spared);
+        needs = needs || is_uncertain(&run->children[i]);
     }
-    return needs && !run->lost && !run->doomed && !is_through(run);
+    return needs && !run->lost && !run->doomed && !run->hopeless && !is_through(run);
 }
 
 /* Whether the first failure could be none, or the consequence of another that has not shown yet. */
@@ -573,6 +601,9 @@ void bps_run_tick(struct bps_run *run, uint64_t now)
 {
     if (run->judge_at && now >= run->judge_at) {
         judge_all(run);
+    }
+    if (run->replace_at && now >= run->replace_at) {
+        run->elastic->replace(run, now);
     }
     if (run->job_deadline && now >= run->job_deadline) {
         time_is_over(run);

@@ -24,7 +24,7 @@ bool bps_run_log_open(struct bps_run *run, struct bps_run_child *child)
     if (blank) {
         *blank = '-';
     }
-    int again = run->options->restart > 0 || run->gathered ? O_APPEND : O_TRUNC;
+    int again = run->options->restart > 0 || run->gathered || child->place.failures > 0 ? O_APPEND : O_TRUNC;
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | again, 0666);
     int error = errno;
     free(path);

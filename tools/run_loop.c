@@ -120,8 +120,8 @@ static size_t watch(struct bps_run *run, struct pollfd *p)
 
 static int wait_ms(const struct bps_run *run, uint64_t now)
 {
-    uint64_t deadlines[] = {run->deadline, run->job_deadline, run->judge_at}, next = UINT64_MAX;
-    for (size_t i = 0; i < 3 && !run->childless; i++) {
+    uint64_t deadlines[] = {run->deadline, run->job_deadline, run->judge_at, run->replace_at}, next = UINT64_MAX;
+    for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]) && !run->childless; i++) {
         next = deadlines[i] && deadlines[i] < next ? deadlines[i] : next;
     }
     if (next == UINT64_MAX) {

@@ -26,6 +26,8 @@ enum {
     OPT_SSH,
     OPT_HOSTFILE,
     OPT_RESTARTS,
+    OPT_MIN_WORKERS,
+    OPT_MAX_WORKERS,
     OPT_LOG_DIR,
     OPT_TEE,
     OPT_NO_PREFIX,
@@ -39,6 +41,8 @@ static const struct option long_options[] = {
     {"hosts", required_argument, NULL, OPT_HOSTS},
     {"hostfile", required_argument, NULL, OPT_HOSTFILE},
     {"restarts", required_argument, NULL, OPT_RESTARTS},
+    {"min-workers", required_argument, NULL, OPT_MIN_WORKERS},
+    {"max-workers", required_argument, NULL, OPT_MAX_WORKERS},
     {"log-dir", required_argument, NULL, OPT_LOG_DIR},
     {"tee", no_argument, NULL, OPT_TEE},
     {"address", required_argument, NULL, OPT_ADDRESS},
@@ -74,6 +78,9 @@ static int help(void)
           "                         (default: 10 s)\n"
           "      --restarts N       start all of it anew when it has failed, N times at\n"
           "                         most; BYTEPS_RESTART_COUNT tells COMMAND how often\n"
+          "      --min-workers N    go on when workers are lost, as long as N are left: if\n"
+          "                         COMMAND can; others are started in their place\n"
+          "      --max-workers M    let others join up to M (default: as many as at first)\n"
           "      --log-dir DIR      write what each part prints to DIR/worker-0.log and the\n"
           "                         like, on the host where it runs\n"
           "      --tee              and print it, too\n"
@@ -197,6 +204,18 @@ static int use_workers(const char *text, struct bps_run_options *o)
     return use_count("workers", text, &o->plan.workers);
 }
 
+/* Of an elastic job; the parts read it in their configuration. */
+static int use_bound(struct bps_run_options *o, const char *option, const char *key, const char *text)
+{
+    struct bps_report why;
+    int value;
+    if (count_of(key, text, &value, &why) != BPS_OK || value == 0) {
+        return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a number of workers", option, text);
+    }
+    bps_cmd_conf_set(&o->conf, bps_run_keep(o, bps_cmd_print("cluster.%s=%d", key, value)));
+    return -1;
+}
+
 static int use_restarts(const char *text, int *out)
 {
     char *end;
@@ -233,6 +252,10 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
         return bps_run_hosts_read(o, value);
     case OPT_RESTARTS:
         return use_restarts(value, &o->restarts);
+    case OPT_MIN_WORKERS:
+        return use_bound(o, "--min-workers", "min_workers", value);
+    case OPT_MAX_WORKERS:
+        return use_bound(o, "--max-workers", "max_workers", value);
     case OPT_LOG_DIR:
         return use_log_dir(o, value);
     case OPT_TEE:
@@ -334,6 +357,7 @@ static int use_configuration(struct bps_run_options *o)
     }
     o->plan.workers = (int)conf->cluster.workers;
     o->plan.servers = (int)conf->cluster.servers;
+    o->elastic = conf->cluster.min_workers > 0 && !o->nhosts;
     o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
     bool named = is_configured(conf, "cluster.job");
     o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", conf->cluster.job) : random_job());

@@ -30,18 +30,37 @@ static void take_leave(struct bps_run *run, int rank)
     run->nleft++;
 }
 
-/* "host:port", "gathered" or "taken over", "left RANK", and perhaps "without MEMBER" and "lost MEMBER". */
-static void take_line(struct bps_run *run, const char *text)
+/* Whether it tells what becomes of the job: "lost MEMBER" and "failed WHY", or "without MEMBER". */
+static bool take_fate(struct bps_run *run, const char *text)
 {
-    int server, rank;
-    if (strncmp(text, "lost ", 5) == 0) {
+    int server;
+    bool lost = strncmp(text, "lost ", 5) == 0, failed = strncmp(text, "failed ", 7) == 0;
+    bool without = strncmp(text, "without ", 8) == 0;
+    if (run->elastic && failed) {
+        bps_run_hopeless(run);
+    } else if (run->elastic && without) {
+        bps_run_goes_on(run, text + 8);
+    } else if (!run->elastic && lost) {
         bps_run_lost(run, bps_run_keep(run->options, bps_cmd_print("%s", text + 5)));
     } else if (sscanf(text, "without server %d ", &server) == 1) {
         bps_run_without(run, server);
-    } else if (sscanf(text, "left %d", &rank) == 1) {
+    }
+    return lost || failed || without;
+}
+
+/* "host:port", "gathered" or "taken over", "left RANK", or what take_fate knows. */
+static void take_line(struct bps_run *run, const char *text)
+{
+    int rank;
+    if (take_fate(run, text)) {
+        return;
+    }
+    if (sscanf(text, "left %d", &rank) == 1) {
         take_leave(run, rank);
+        bps_run_closes(run);
     } else if (strcmp(text, "gathered") == 0) {
         run->gathered = true;
+        bps_run_gathered(run);
         run->leaderless = false;
         free(run->left);
         run->left = NULL;
@@ -118,7 +137,8 @@ static char *list_lost(const struct bps_run *run)
     char *ranks = bps_cmd_print("%s", "");
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        if (child->role == BPS_RUN_SERVER && (child->reaped || child->pid == 0)) {
+        bool before = run->elastic && child->ended < run->gathered_at; /* the job has gathered without it */
+        if (child->role == BPS_RUN_SERVER && (child->reaped || child->pid == 0) && !before) {
             char *more = bps_cmd_print("%s%s%d", ranks, *ranks ? "," : "", child->rank);
             free(ranks);
             ranks = more;

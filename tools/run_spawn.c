@@ -269,12 +269,12 @@ static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct 
     }
 }
 
-/* Of another scheduler it is that of the lost one. */
-static struct bps_run_child *place_of(struct bps_run *run, enum bps_run_role role)
+/* Of one that is started in the place of another it is that of the lost one. */
+static struct bps_run_child *place_of(struct bps_run *run, enum bps_run_role role, int rank)
 {
     for (size_t i = 0; i < run->nchildren; i++) {
         struct bps_run_child *child = &run->children[i];
-        if (role == BPS_RUN_SCHEDULER && child->role == role) {
+        if (child->role == role && child->rank == rank) {
             bps_run_child_fini(child);
             return child;
         }
@@ -285,8 +285,14 @@ static struct bps_run_child *place_of(struct bps_run *run, enum bps_run_role rol
 struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
                                     char **argv, int pass)
 {
-    struct bps_run_child *child = place_of(run, role);
-    *child = (struct bps_run_child){.run = run, .role = role, .rank = rank, .control.fd = -1, .log.fd = -1};
+    struct bps_run_child *child = place_of(run, role, rank);
+    *child = (struct bps_run_child){.run = run,
+                                    .role = role,
+                                    .rank = rank,
+                                    .control.fd = -1,
+                                    .log.fd = -1,
+                                    .began = bps_now(),
+                                    .place = child->place};
     child->stream[0].fd = child->stream[1].fd = -1;
     snprintf(child->label, sizeof(child->label), "%s", label);
     struct pipes p;

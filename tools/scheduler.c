@@ -24,7 +24,7 @@ static const char help_text[] =
     "                         once it listens, \"gathered\" once all have joined,\n"
     "                         \"taken over\" if they had before, \"left RANK\" of a\n"
     "                         worker, \"lost MEMBER\" if the job ends for the loss of\n"
-    "                         one, \"without MEMBER\" if it goes on\n"
+    "                         one, \"without MEMBER\" if it goes on, \"failed WHY\"\n"
     "      --absent FD        read a line from descriptor FD: why a member will never\n"
     "                         join; workers that wait for others, or come later, end\n"
     "                         with that as their error\n"

@@ -157,19 +157,20 @@ static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const 
     bps_loop_defer(s->loop, finish_if_alone, s);
 }
 
-static void scheduler_fail_job(struct bps_scheduler *s, bps_status status, const char *text)
-{
-    if (s->phase != ENDING) {
-        bps_error(LOG, "job '%s' has failed: %s", scheduler_cluster(s)->job, text);
-        scheduler_end_job(s, status, text);
-    }
-}
-
 static void tell_news(const struct bps_scheduler *s, const char *what, const char *whom)
 {
     char line[200];
     snprintf(line, sizeof line, "%s %s", what, whom);
     s->news(s->arg, line);
+}
+
+static void scheduler_fail_job(struct bps_scheduler *s, bps_status status, const char *text)
+{
+    if (s->phase != ENDING) {
+        bps_error(LOG, "job '%s' has failed: %s", scheduler_cluster(s)->job, text);
+        tell_news(s, "failed", text);
+        scheduler_end_job(s, status, text);
+    }
 }
 
 /* The job cannot go on without this member. */

@@ -16,7 +16,7 @@ struct bps_scheduler;
  * job is over: BPS_OK, or why it failed (already logged). `news` is called with what whoever has started the job
  * should know: "gathered" for each generation, or "taken over" for one that ran already, and, before members hear of
  * it, "left RANK" for a worker that is let go, "lost MEMBER" if the job fails for the loss of one such as
- * "worker 1 (host a, pid 7)", "without MEMBER" if not.
+ * "worker 1 (host a, pid 7)", "without MEMBER" if not, "failed WHY" if it fails.
  * address[n] receives "host:port" for members to dial.
  */
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,

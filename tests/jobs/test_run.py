@@ -112,6 +112,8 @@ class Usage(unittest.TestCase):
             (["run", "-n"], "option '-n' needs a value"),
             (["run", "-np", "2", "true"], "-np: the number of workers is -n, as in byteps run -n 2"),
             (["run", "--tee", "true"], "--tee needs --log-dir"),
+            (["run", "--min-workers", "0", "true"], "--min-workers: '0' is not a number of workers"),
+            (["run", "--max-workers", "x", "true"], "--max-workers: 'x' is not a number of workers"),
             (["run", "--restarts", "-1", "true"], "--restarts: '-1' is not a number from 0 to 65536"),
             (["run", "--conf"], "option '--conf' needs a value"),
             (["scheduler", "--announce", "out"], "--announce out: expected the number of an open descriptor"),

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteps run --min-workers`: a job goes on without workers and servers that are lost, and others take their place."""
+
+import os
+import re
+import time
+import unittest
+
+import cluster
+import scripted
+
+TRAINER = os.path.join(os.path.dirname(cluster.WORKER), "trainer")
+STEPS = ["20000", "end", "1"]
+GOES_ON = r"byteps run: {} \(pid \d+\) (was killed by SIGKILL|exited with status \d+); the job goes on without it"
+AGAIN = "byteps run: starting {} again"
+LATER = 'if [ -e "$GATES/later" ]; then {}; fi; exec "$0" "$@"'
+"""What another worker does that is started once this gate is open."""
+
+
+@scripted.unwatched
+class ByRun(unittest.TestCase):
+    def job(self, workers=2, servers=1, least=1, settings=(), later=None):
+        worker = ("sh", "-c", LATER.format(later), TRAINER) if later else (TRAINER,)
+        more = ["--min-workers", str(least), "--max-workers", "4"]
+        return cluster.ByRun(STEPS, workers, servers, settings, worker=worker, more=more)
+
+    def check(self, job, lines):
+        """All has ended well, and `byteps run` has said only this. Returns what the workers are at."""
+        ends = job.finish()
+        text = cluster.show(ends)
+        self.assertEqual(ends["byteps run"].status, 0, text)
+        self.assertRegex(ends["byteps run"].err, r"\A" + r"\n".join(lines) + r"\Z", text)
+        found = {m for end in ends.values() for m in re.findall(r"is at (\d+ after \d+ steps), as \d of", end.out)}
+        return found
+
+    def worker(self, victim, servers):
+        """Another one is in its place, and has learned the same."""
+        settings = [f"cluster.colocated={'none' if servers else 'all'}"]
+        with self.job(3, servers, settings=settings) as job:
+            other = "worker 2" if victim == "worker 0" else "worker 0"
+            job.wait_for("trains", victim)
+            job.kill_and_wait(victim)
+            job.wait_for("of 2 at step", other)
+            job.wait_for("joins as 2 of 3", victim)
+            job.wait_for("of 3 at step", other)
+            job.open("end")
+            said = self.check(job, [GOES_ON.format(victim), AGAIN.format(victim)])
+            self.assertEqual(len(said), 1, said)
+
+    def server(self):
+        with self.job(2, 2, settings=["cluster.colocated=none"]) as job:
+            job.wait_for("trains", "worker 0")
+            job.kill_and_wait("server 1")
+            job.wait_for("reforms as 0 of 2", "worker 0")
+            job.wait_for("reforms as 1 of 2", "worker 1")
+            job.open("end")
+            self.check(job, [GOES_ON.format("server 1"), AGAIN.format("server 1")])
+
+    def last(self):
+        with self.job() as job:
+            job.wait_for("trains", "worker 1")
+            job.kill("worker 1")
+            job.kill_and_wait("worker 0")
+            own = job.finish()["byteps run"]
+            self.assertEqual(own.status, 137, own)
+            self.assertRegex(own.err, r"worker \d failed first: killed by SIGKILL", own)
+
+    def too_few(self):
+        """The status is that of the one that was lost, not of those that could not go on without it."""
+        with self.job(least=2, settings=["cluster.rendezvous_timeout=3s"], later="sleep 1; exit 7") as job:
+            job.wait_for("trains", "worker 1")
+            job.open("later")
+            job.kill_and_wait("worker 1")
+            ends = job.finish()
+            own = ends["byteps run"]
+            self.assertEqual(own.status, 137, own)
+            self.assertRegex(own.err, GOES_ON.format("worker 1"), own)
+            self.assertIn("byteps run: worker 1 failed first: killed by SIGKILL", own.err, own)
+            self.assertIn("error: the job did not gather within 3 s", ends["worker 0"].out)
+
+    def given_up(self):
+        with self.job(later="exit 7") as job:
+            job.wait_for("trains", "worker 1")
+            job.open("later")
+            began = time.monotonic()
+            job.kill_and_wait("worker 1")
+            job.wait_for("worker 1 has failed 5 times within 60 s; it is not started again", None, "err")
+            self.assertGreater(time.monotonic() - began, 15)
+            job.open("end")
+            lines = [*[GOES_ON.format("worker 1"), AGAIN.format("worker 1")] * 4, GOES_ON.format("worker 1")]
+            self.check(job, [*lines, r"byteps run: worker 1 has failed 5 times .*"])
+
+    def too_late(self):
+        """The others end before it joins: there is no use in it any more."""
+        with self.job(later="sleep 1000") as job:
+            job.wait_for("trains", "worker 1")
+            job.open("later")
+            job.kill_and_wait("worker 1")
+            job.wait_for("starting worker 1 again", None, "err")
+            job.open("end")
+            self.check(job, [GOES_ON.format("worker 1"), AGAIN.format("worker 1")])
+
+    def at_end(self):
+        """One that is about to be started when the others end."""
+        with self.job() as job:
+            job.wait_for("trains", "worker 1")
+            job.kill_and_wait("worker 1")
+            job.wait_for("goes on without it", None, "err")
+            job.open("end")
+            job.wait_for("is at", "worker 0")
+            ends = job.finish()
+            self.assertEqual(ends["byteps run"].status, 0, cluster.show(ends))
+
+    def test_all(self):
+        cases = {"server": self.server, "last": self.last, "too few": self.too_few, "given up": self.given_up}
+        cases |= {"too late": self.too_late, "at end": self.at_end}
+        for victim in ("worker 0", "worker 2"):
+            for servers in (0, 1):
+                cases[f"{victim}, {servers}"] = lambda v=victim, s=servers: self.worker(v, s)
+        cluster.side_by_side(self, cases)
+
+
+if __name__ == "__main__":
+    unittest.main()
