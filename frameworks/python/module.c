@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/elastic.h>
 #include <byteps/framework.h>
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "python", PLUGIN_VERSION);
@@ -48,6 +49,12 @@ static bps_status run_suspend(void *arg, struct bps_report *report)
     return bps_suspend(report);
 }
 
+static bps_status run_reform(void *arg, struct bps_report *report)
+{
+    (void)arg;
+    return bps_reform(report);
+}
+
 static PyObject *leave(python_blocking_fn fn)
 {
     PyObject *result = python_blocking_call(fn, NULL, NULL);
@@ -71,6 +78,13 @@ static PyObject *call_suspend(PyObject *module, PyObject *none)
     (void)module;
     (void)none;
     return leave(run_suspend);
+}
+
+static PyObject *call_reform(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return leave(run_reform);
 }
 
 /* ---- questions ----------------------------------------------------------------------------------------- */
@@ -99,6 +113,7 @@ QUESTION(cross_rank)
 QUESTION(cross_size)
 QUESTION(is_homogeneous)
 QUESTION(group_size)
+QUESTION(members_wait)
 
 static PyObject *call_step(PyObject *module, PyObject *none)
 {
@@ -297,6 +312,9 @@ static PyMethodDef functions[] = {
     {"serve", python_serve, METH_VARARGS, "serve(conf, settings)\n\nIs a server until the job is over."},
     {"shutdown", call_shutdown, METH_NOARGS, "shutdown()\n\nLeaves the job."},
     {"suspend", call_suspend, METH_NOARGS, "suspend()\n\nLeaves the job and remembers the tensors."},
+    {"reform", call_reform, METH_NOARGS, "reform()\n\nGoes on with the workers that are there."},
+    {"members_wait", call_members_wait, METH_NOARGS,
+     "members_wait() -> int\n\nHow many processes wait for this worker's reform()."},
     {"leave_at_exit", python_leave_at_exit, METH_NOARGS,
      "leave_at_exit()\n\nHas the process leave the job if it ends with status 0."},
     {"rank", call_rank, METH_NOARGS, "rank() -> int"},

@@ -49,7 +49,7 @@ from .optimizer import DistributedOptimizer
 from .power_sgd import PowerSGDState, powerSGD_hook
 from .sync_batch_norm import SyncBatchNorm
 
-from . import cross_barrier, ddp_hook, parallel  # isort: skip
+from . import cross_barrier, ddp_hook, elastic, parallel  # isort: skip
 
 byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
@@ -78,6 +78,7 @@ __all__ = [
     "cross_barrier",
     "ddp_hook",
     "declare",
+    "elastic",
     "empty",
     "grouped_allreduce",
     "grouped_allreduce_",

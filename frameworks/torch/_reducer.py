@@ -22,7 +22,7 @@ import weakref
 
 import torch
 
-from byteps._basics import Average, before_operations
+from byteps._basics import Average, after_reform, before_operations
 from byteps._coding import model_coding_text
 from byteps._errors import Error
 from byteps._native import bps as _bps
@@ -458,6 +458,12 @@ class Reducer:
         self._flags = None
         self.reset()
 
+    def go_on(self):
+        """Count steps anew with other workers, of whom newcomers have made none; a round that was open is given up."""
+        if self._ends_in_backward:
+            self.forget()
+        self.steps = 0
+
     def _settle_abandoned(self):
         """Wait for what forget() has given up: until it has ended, its names are in flight."""
         while self._abandoned:
@@ -502,7 +508,13 @@ def launch_open():
             reducer.launch(whole=True)
 
 
+def _go_on():
+    for reducer in list(_alive):
+        reducer.go_on()
+
+
 before_operations.append(launch_open)
+after_reform.append(_go_on)
 
 
 def _unshared(gradient, base):

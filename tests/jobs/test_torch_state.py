@@ -17,6 +17,10 @@ class State(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("torch_state.py", workers=3, servers=2)
 
+    def test_elastic(self):
+        options = ["--set", "cluster.min_workers=1"]
+        self.run_script("torch_elastic_state.py", workers=2, servers=1, options=options)
+
     def test_newcomer_with_only_the_second_model(self):
         for wrapper, first in (("optimizer", "dropped"), ("optimizer", "kept"), ("parallel", "wider")):
             with self.subTest(wrapper=wrapper, first=first):

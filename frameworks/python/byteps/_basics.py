@@ -37,8 +37,10 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "members_wait",
     "metrics",
     "rank",
+    "reform",
     "resume",
     "shutdown",
     "size",
@@ -228,6 +230,33 @@ def resume(
     changes = {"cluster.workers": num_workers, "cluster.servers": num_servers, "cluster.rank": global_rank}
     settings = _last["settings"] + settings_texts({k: v for k, v in changes.items() if v is not None})
     _join(_last["conf"], settings)
+
+
+# What reform() calls at its end, before the program goes on.
+after_reform: list[Callable[[], object]] = []
+
+
+def reform() -> None:
+    """Go on, in an elastic job, with all workers that are there, and those who wait to join; all call it.
+
+    Rank and size may be other ones: survivors come first, in the order they had. Tensors keep their names. Operations
+    in flight end first. Newcomers know nothing of what the others have learned: broadcast it from rank 0.
+
+    Raises:
+        Error: the job is not elastic (``cluster.min_workers``), and goes on. After any other failure it is over here.
+        TimeoutError: fewer than ``cluster.min_workers`` have come.
+    """
+    _bps.reform()
+    for function in after_reform:
+        function()
+
+
+def members_wait() -> int:
+    """Return how many processes wait for this worker to call reform(): newcomers, and others that have called it.
+
+    It costs nothing. Workers hear of it at different times, and need not: who goes on meets a MembershipError.
+    """
+    return _bps.members_wait()
 
 
 def _whole(name, value):

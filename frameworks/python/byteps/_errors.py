@@ -46,6 +46,12 @@ class LostError(Error):
     status = -7
 
 
+class MembershipError(LostError):
+    """In an elastic job a worker was lost or has left; the others go on after reform()."""
+
+    status = -15
+
+
 class MismatchError(Error):
     """The workers disagree about a tensor: its shape, type or operation, the root, or its name."""
 
@@ -75,6 +81,7 @@ _CLASSES = {
         ConfigurationError,
         TimeoutError,
         LostError,
+        MembershipError,
         MismatchError,
         BusyError,
         NotInitializedError,

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training with PyTorch: workers are killed, others come, and no step is lost or made twice."""
+
+import re
+import unittest
+
+import cluster
+import scripted
+
+scripted.require("torch")
+SETTINGS = ["cluster.peer_timeout=10s", "cluster.min_workers=1", "cluster.max_workers=4", "worker.hierarchy=auto"]
+
+
+class Elastic(unittest.TestCase):
+    def job(self, way, **how):
+        command = scripted.script("torch_elastic.py", way, framework="torch")
+        return cluster.ByHand([], settings=SETTINGS, worker=command, **how)
+
+    def check(self, ends, workers):
+        """All of these have made the same steps, each once, and have learned the same."""
+        text, said = cluster.show(ends), set()
+        for part in workers:
+            self.assertEqual(ends[part].status, 0, f"{part}\n{text}")
+            said.add(re.search(r"is at (\d+) of (\d+) with (\w+), as \d of (\d)", ends[part].out).groups())
+        self.assertEqual(len(said), 1, text)
+        ((steps, counted, _, count),) = said
+        self.assertEqual(steps, counted, text)
+        self.assertEqual(count, str(len(workers)), text)
+
+    def test_one_is_killed_and_one_joins(self):
+        for way in ("optimizer", "parallel", "accumulate"):
+            with self.subTest(way), self.job(way, workers=3, servers=1) as job:
+                job.wait_for("trains", "worker 0")
+                job.kill_and_wait("worker 1")
+                job.wait_for("goes on as 1 of 2", "worker 2")
+                job.start("worker 1", name="another")
+                job.wait_for("goes on as 2 of 3", "another")
+                job.wait_for("trains", "another")
+                job.open("end")
+                self.check(job.finish(), ["worker 0", "worker 2", "another"])
+
+    def test_the_first_is_lost_while_others_join(self):
+        """Those who have learned something are the first, whoever comes and goes."""
+        with self.job("optimizer", workers=2, servers=1) as job:
+            job.wait_for("trains", "worker 0")
+            for name in ("another", "third"):
+                job.start("worker 2", name=name)
+            job.wait_for("joins", "another")
+            job.kill_and_wait("worker 0")
+            for part in ("worker 1", "another", "third"):
+                job.wait_for(" of 3", part)
+                job.wait_for("trains", part)
+            job.open("end")
+            self.check(job.finish(), ["worker 1", "another", "third"])
+
+
+if __name__ == "__main__":
+    unittest.main()
