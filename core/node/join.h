@@ -10,10 +10,13 @@
 #include "wire/message.h"
 #include "wire/proof.h"
 
+#define BPS_IS_NEW      (-1)
+#define BPS_JOINS_AGAIN (-2) /* it is new, and has waited at a scheduler that was lost */
+
 struct bps_join {
     uint32_t role;
     int32_t rank, local_rank, local_size; /* wanted; -1: any */
-    int32_t before;                       /* its rank in the last generation of an elastic job; -1: it is new */
+    int32_t before;                       /* its rank in the last generation of an elastic job; or one of these: */
     uint64_t host_id;                     /* equal on the same host */
     uint32_t pid;
     uint32_t bandwidth; /* server.bandwidth in thousandths; 0: it is not told */

@@ -343,6 +343,20 @@ static bool await_another(struct bps_member *m, const char *text)
     return bps_dialler_again(&m->dialler, BPS_ERR_LOST);
 }
 
+/* Who waits for an elastic job to reform asks the next scheduler. */
+static bool join_again(struct bps_member *m)
+{
+    if (m->joined || member_cluster(m)->min_workers == 0 || !m->link.welcomed) {
+        return false;
+    }
+    m->join.before = m->join.before < 0 ? BPS_JOINS_AGAIN : m->join.before;
+    m->since = bps_now();
+    m->dialler.attempts = 0;
+    m->dialler.deadline = m->since + 2 * (member_cluster(m)->rendezvous_timeout + LATER);
+    m->link.welcomed = false;
+    return bps_dialler_again(&m->dialler, BPS_ERR_LOST);
+}
+
 static void member_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_member *m = owner;
@@ -351,7 +365,7 @@ static void member_on_closed(void *owner, struct bps_link *link, bps_status stat
     if (m->ended) {
         return;
     }
-    if (status != BPS_ERR_REFUSED && await_another(m, text)) {
+    if (status != BPS_ERR_REFUSED && (join_again(m) || await_another(m, text))) {
         return;
     }
     if (status == BPS_ERR_REFUSED && !m->away && !link->welcomed && has_moved(m) &&

@@ -37,13 +37,20 @@ static void want(struct bps_roster *roster, uint32_t workers)
     roster->workers = workers < e->least ? e->least : workers > e->most ? e->most : workers;
 }
 
+/* Those that are there; but somebody must sum. */
+static void want_servers(struct bps_roster *roster)
+{
+    uint32_t n = bps_roster_count(roster, BPS_ROLE_SERVER);
+    roster->servers = n == 0 && roster->colocated == BPS_COLOCATED_NONE ? 1 : n;
+}
+
 bool bps_roster_reform(struct bps_roster *roster)
 {
     struct bps_elastic *e = &roster->elastic;
     uint32_t returning = e->returning;
     want(roster, returning + newcomers(roster, BPS_ROLE_WORKER));
     bps_roster_renew(roster);
-    roster->servers = bps_roster_count(roster, BPS_ROLE_SERVER);
+    want_servers(roster);
     e->returning = 0;
     e->reforms = true;
     return returning > 0;
@@ -61,8 +68,18 @@ void bps_roster_expect_less(struct bps_roster *roster, uint32_t role)
     if (roster->elastic.reforms && role == BPS_ROLE_WORKER) {
         want(roster, roster->workers - 1);
     } else if (roster->elastic.reforms) {
-        roster->servers = bps_roster_count(roster, BPS_ROLE_SERVER);
+        want_servers(roster);
     }
+}
+
+bool bps_roster_has_waited(const struct bps_roster *roster)
+{
+    bool any = false;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        any |= seat->join.before == BPS_JOINS_AGAIN;
+    }
+    return any;
 }
 
 bool bps_roster_settle(struct bps_roster *roster)

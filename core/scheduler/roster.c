@@ -104,7 +104,8 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
                         bps_role_name(join->role), join->rank, limit, bps_role_name(join->role),
                         bps_role_name(join->role));
     }
-    const struct bps_seat *other = !free && join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    const struct bps_seat *other =
+        elastic->most == 0 && join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(
@@ -232,7 +233,7 @@ bool bps_roster_serving(const struct bps_roster *roster)
 {
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
-        if (seat->serves && seat->endpoint == NULL) {
+        if (seat->left || (seat->serves && seat->endpoint == NULL)) {
             return false;
         }
     }

@@ -91,6 +91,8 @@ bool bps_roster_reform(struct bps_roster *roster);
 void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat);
 /* One of those who gather again is lost. */
 void bps_roster_expect_less(struct bps_roster *roster, uint32_t role);
+/* Whether somebody wanted to join a job before, whose scheduler was lost: its members may come back. */
+bool bps_roster_has_waited(const struct bps_roster *roster);
 /* Goes on with those who are there, if they are enough. */
 bool bps_roster_settle(struct bps_roster *roster);
 /* In an elastic job: ranks without gaps, in the order of those that seats have had, or want. */

@@ -232,7 +232,8 @@ static void gather_again(struct bps_scheduler *s, const char *text)
 static void assign_if_complete(struct bps_scheduler *s)
 {
     struct bps_seat *seat;
-    if (s->phase != GATHERING || !bps_roster_complete(&s->roster)) {
+    bool first = s->epoch == 0 && bps_now() - s->since < scheduler_cluster(s)->rendezvous_timeout / 2;
+    if (s->phase != GATHERING || !bps_roster_complete(&s->roster) || (first && bps_roster_has_waited(&s->roster))) {
         return;
     }
     bps_roster_close_gaps(&s->roster);
@@ -465,6 +466,10 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
 static bps_status on_endpoints(struct bps_scheduler *s, struct bps_seat *seat, struct bps_reader *payload)
 {
     uint32_t n = bps_get_u32(payload);
+    bool again = s->phase == GATHERING || seat->left || seat->endpoint != NULL;
+    if (again && is_elastic(s)) {
+        return BPS_OK; /* asked before one of the members was lost; a server says the same each time */
+    }
     if (s->phase != SERVING || !seat->serves || seat->endpoint != NULL || n == 0 || n > BPS_SHARDS_LIMIT) {
         return BPS_ERR_PROTOCOL;
     }
@@ -741,11 +746,9 @@ static bool next_view(struct bps_scheduler *s, uint32_t member)
 }
 
 /* One of those that gather. */
-static bool do_without(struct bps_scheduler *s, uint32_t role, const char *text)
+static bool gather_without(struct bps_scheduler *s, uint32_t role, const char *text)
 {
-    bool sums = role != BPS_ROLE_SERVER || bps_roster_count(&s->roster, BPS_ROLE_SERVER) > 0 ||
-                scheduler_cluster(s)->colocated != BPS_COLOCATED_NONE;
-    if (!is_elastic(s) || !sums) {
+    if (!is_elastic(s)) {
         return false;
     }
     if (s->phase == SERVING) {
@@ -783,7 +786,7 @@ static bool lose_worker(struct bps_scheduler *s, uint32_t rank, const char *text
 /* The job goes on without it. False: it cannot. */
 static bool fail_over(struct bps_scheduler *s, uint32_t role, uint32_t rank, const char *who, const char *text)
 {
-    bool goes_on = s->phase != RUNNING       ? do_without(s, role, text)
+    bool goes_on = s->phase != RUNNING       ? gather_without(s, role, text)
                    : role == BPS_ROLE_SERVER ? lose_server(s, rank, text)
                                              : lose_worker(s, rank, text);
     if (!goes_on) {
@@ -860,7 +863,8 @@ static void put_off_others(struct bps_scheduler *s)
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         seat->early = true;
-        if (s->returning.leavers > 0 && scheduler_cluster(s)->stay) {
+        seat->rank = is_elastic(s) && seat->join.before < 0 ? BPS_NO_RANK : seat->rank; /* that is a survivor's */
+        if ((s->returning.leavers > 0 && scheduler_cluster(s)->stay) || is_elastic(s)) {
             continue; /* they gather for the next generation */
         }
         seat->left = true;
@@ -919,6 +923,8 @@ static void lose_absent(struct bps_scheduler *s)
 static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book)
 {
     put_off_others(s);
+    s->roster.workers = book->workers;
+    s->roster.servers = book->members - book->workers;
     bps_status status = bps_returning_seat(&s->returning, &s->roster, book);
     if (status == BPS_OK) {
         bps_book_fini(&s->book);
@@ -942,6 +948,7 @@ static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book
              s->roster.workers, s->roster.servers, s->book.epoch, s->book.view);
     s->news(s->arg, "taken over");
     send_views(s, book);
+    tell_newcomers(s);
     lose_absent(s);
     return BPS_OK;
 }
@@ -1218,8 +1225,8 @@ static void settle_gathering(struct bps_scheduler *s, uint64_t now)
     uint64_t patience = s->roster.elastic.reforms ? c->peer_timeout : c->rendezvous_timeout;
     if (now - s->since >= patience && bps_roster_settle(&s->roster)) {
         bps_warn(LOG, "goes on with %u workers: no others have come", s->roster.workers);
-        assign_if_complete(s);
     }
+    assign_if_complete(s);
 }
 
 /* Whoever does not reform, though others wait for it, or never ends. */
@@ -1331,7 +1338,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->news = news;
     s->arg = arg;
     int64_t workers = c->max_workers > c->workers ? c->max_workers : c->workers;
-    bps_status status = bps_returning_init(&s->returning, (uint32_t)c->workers, (uint32_t)c->servers);
+    bps_status status = bps_returning_init(&s->returning, (uint32_t)workers, (uint32_t)c->servers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     if (c->min_workers > 0) {
         bps_roster_be_elastic(&s->roster, (uint32_t)c->min_workers, (uint32_t)c->max_workers);
@@ -1383,7 +1390,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
 
 void bps_scheduler_left(struct bps_scheduler *s, uint32_t role, uint32_t rank)
 {
-    bps_returning_leave(&s->returning, role == BPS_ROLE_WORKER ? rank : s->roster.workers + rank);
+    if (!is_elastic(s)) { /* there ranks are those of one generation */
+        bps_returning_leave(&s->returning, role == BPS_ROLE_WORKER ? rank : s->roster.workers + rank);
+    }
 }
 
 void bps_scheduler_free(struct bps_scheduler *s)

@@ -134,11 +134,11 @@ static bps_status worker_on_assigned(void *owner, uint32_t rank, bool serve, con
     bps_pinning_address(&worker->pinning, host);
     snprintf(identity, sizeof identity, "worker/%u", rank);
     bps_log_set_identity(identity);
-    if (serve) {
+    if (serve && worker->server == NULL) { /* another scheduler may ask again */
         status = bps_server_new(worker->conf, &worker->pinning, host, &worker->server, report);
-        if (status == BPS_OK) {
-            bps_server_endpoints(worker->server, endpoints);
-        }
+    }
+    if (serve && status == BPS_OK) {
+        bps_server_endpoints(worker->server, endpoints);
     }
     return status;
 }
