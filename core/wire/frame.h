@@ -77,9 +77,9 @@ enum bps_frame_type {
 
 /*
  * The status of a POISON and of the FAILED that follows, if the sender has another form of the tensor than the job
- * knows: whoever gets it tells the scheduler what it has pushed itself. Never a status of an operation.
+ * knows: whoever gets it tells the scheduler what it has pushed itself. One below those of operations (types.h).
  */
-#define BPS_WIRE_CHANGED (-15)
+#define BPS_WIRE_CHANGED (-16)
 
 /* CHANGED: in place of a status; no answer yet, but which workers it waits for. */
 #define BPS_WIRE_WAITING 255u
@@ -146,7 +146,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
 /* Frames that tell of an error carry its status, without the sign, in `root`. */
 static inline bps_status bps_wire_status(uint32_t root)
 {
-    return root >= 1 && root <= 15 ? -(bps_status)root : BPS_ERR_FAILED;
+    return root >= 1 && root <= -BPS_WIRE_CHANGED ? -(bps_status)root : BPS_ERR_FAILED;
 }
 
 #endif
