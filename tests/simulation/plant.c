@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - errors planted into error feedback, views, devices and heirs of servers, to show that they are found. */
+/* plant.c - errors planted into feedback, views, devices, heirs of servers, survivors, to show that they are found. */
+#include "sum/round.h" /* before others that hash */
+
 #include <string.h>
 
 #include "coding/feedback.h"
@@ -23,6 +25,7 @@ static enum {
     ORDER,
     DIVISOR,
     FINAL,
+    HASTY,
     PLANTS
 } plant;
 static const char *const names[PLANTS] = {
@@ -39,6 +42,7 @@ static const char *const names[PLANTS] = {
     "order",             /* one of the devices of a group is given steps in another order */
     "divisor",           /* a group's average is not divided, or twice */
     "final",             /* the heir of a server is given another result than a worker has of it */
+    "hasty",             /* a round that lacks a worker fails before all others have come */
 };
 
 bool sim_plant(const char *name)
@@ -169,4 +173,26 @@ bps_status __wrap_bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct
         other[bytes - 1] ^= 0x40;
     }
     return __real_bps_sum_final(sum, rank, id, offset, codes, is_other ? other : data, bytes);
+}
+
+/* Not of who has left, of whom more may be under way. */
+static bool lacks_one(const struct bps_round *round, uint32_t *rank)
+{
+    bool lacks = false;
+    for (uint32_t i = 0; i < round->ranks->n && !lacks; i++) {
+        *rank = round->ranks->rank[i];
+        lacks = bps_bit(round->sum->gone_bits, *rank);
+    }
+    return lacks;
+}
+
+void __real_bps_round_go_on(struct bps_round *round);
+void __wrap_bps_round_go_on(struct bps_round *round);
+void __wrap_bps_round_go_on(struct bps_round *round)
+{
+    uint32_t rank;
+    if (plant == HASTY && round->base.failure == NULL && round->sum->config.elastic && lacks_one(round, &rank)) {
+        bps_round_fail_without(round, rank);
+    }
+    __real_bps_round_go_on(round);
 }

@@ -22,41 +22,14 @@
 #include "plugin/builtin.h"
 #include "plugin/memory.h"
 #include "coded/coded.h"
-#include "simulation.h"
+#include "job.h"
 #include "scheduler/rates.h"
 #include "scheduler/scheduler.h"
-#include "worker/worker.h"
 
-#define WORKERS    6u
-#define SERVERS    2u
-#define SCHEDULERS 3u /* that take the place of one that was killed, one after the other, at most */
-#define HOSTS      3u
-#define OPERATIONS SIM_OPERATIONS
-#define ROUNDS     SIM_ROUNDS
-#define SETTINGS   24u
 #define SECOND     1000000000ull
 #define MOVE_EVERY (SECOND / 500)
 #define LIMIT      (600 * SECOND) /* of simulated time */
 
-enum trouble {
-    NONE,
-    KILLED,
-    LEAVES,
-    OTHER_SIZE,
-    SERVER_KILLED,
-    STARVES,
-    OTHER_TYPE,
-    OTHER_OP,
-    OTHER_ROOT,
-    OTHER_ORDER,
-    STAGE_FAILS,
-    HOST_STARVES,
-    OTHER_CODING,
-    CODER_LIES,
-    DEVICE_FAILS, /* of jobs with devices alone */
-    SCHEDULER_KILLED,
-    TROUBLES
-};
 static const char *const trouble_names[TROUBLES] = {
     "none",
     "a worker is killed",
@@ -74,52 +47,7 @@ static const char *const trouble_names[TROUBLES] = {
     "a worker codes what nobody can decode",
     "a device fails",
     "the scheduler is killed, and another one takes its place",
-};
-
-/* Where the stage is in the graph. */
-enum place { NOWHERE, FIRST, BEFORE, BEHIND, LAST, PLACES };
-
-struct operation {
-    uint32_t op, root, count[ROUNDS];
-    int32_t priority;
-    bool unnamed;
-    uint32_t devices;      /* workers whose tensor lies on a device, a bit each */
-    double rate[ROUNDS];   /* the learning rate */
-    bool infinite[ROUNDS]; /* an element of the last worker's is, if the job is lossy */
-};
-
-struct worker {
-    struct sim_process process;
-    struct job *job;
-    uint32_t number, round;
-    bool failed, leaves, ended;
-    struct bps_worker *worker;                     /* NULL: not joined, or left */
-    float *memory[OPERATIONS], *input[OPERATIONS]; /* may be the same */
-    bool has_device, joins_not;
-};
-
-struct job {
-    uint64_t seed;
-    uint32_t workers, servers, operations, window;
-    enum trouble trouble;
-    uint32_t victim, moment, when; /* whose, at which operation, and in which round */
-    enum place stage;
-    bool partly;       /* only the first partition fails there */
-    bool coded, lossy; /* on the network, and so that not all of a round is in its result */
-    bool devices, shared_device;
-    float *first[OPERATIONS][ROUNDS]; /* the result of the worker that had it first; NULL: none has */
-    struct operation operation[OPERATIONS];
-    struct worker worker[WORKERS];
-    struct sim_process scheduler, another[SCHEDULERS], hand, server[SERVERS];
-    bool any_left; /* before the scheduler was killed */
-    char settings[SETTINGS][400];
-    const char *set[SETTINGS];
-    uint32_t nset;
-    char address[64];
-    uint32_t results_left; /* slices, until a server is killed */
-    bool retires;          /* shards have been taken away */
-    bool last_killed;      /* no shards are left */
-    const char *wrong;     /* what should not have been */
+    "members are lost, and the workers that are left reform",
 };
 
 const struct bps_module *bps_module_reducer_cpu(void);
@@ -222,11 +150,21 @@ void __wrap_bps_operation_end(struct bps_operation *operation)
 static struct job *playing; /* that is simulated */
 static int wanted = -1;     /* the trouble that all jobs are to have; -1: any */
 
-static void blame(struct job *job, const char *what)
+void job_blame(struct job *job, const char *what)
 {
     if (job->wrong == NULL) {
         job->wrong = what;
     }
+}
+
+/* Nothing that sums would be left. */
+bool __real_bps_book_lose(struct bps_book *book, uint32_t member);
+bool __wrap_bps_book_lose(struct bps_book *book, uint32_t member);
+bool __wrap_bps_book_lose(struct bps_book *book, uint32_t member)
+{
+    bool others = __real_bps_book_lose(book, member);
+    playing->last_killed |= !others && playing->trouble == ELASTIC;
+    return others;
 }
 
 /* ---- configuration ---- */
@@ -245,8 +183,7 @@ static void set_number(struct job *job, const char *key, uint32_t value)
     set(job, key, text);
 }
 
-/* NULL: not of a worker. */
-static struct bps_conf *configure(const struct job *job, const char *role, const struct worker *w)
+struct bps_conf *job_configure(const struct job *job, const char *role, const struct worker *w)
 {
     struct bps_report report = {""};
     struct bps_conf *conf;
@@ -259,7 +196,7 @@ static struct bps_conf *configure(const struct job *job, const char *role, const
     snprintf(role_text, sizeof role_text, "cluster.role=%s", role);
     all[n++] = role_text;
     if (w != NULL) {
-        snprintf(rank, sizeof rank, "cluster.rank=%u", w->number);
+        snprintf(rank, sizeof rank, "cluster.rank=%d", job->trouble == ELASTIC ? -1 : (int)w->number);
         all[n++] = rank;
         all[n++] = w->has_device ? "worker.use=gpu" : "worker.use=sum";
     }
@@ -338,7 +275,7 @@ static void move(void *arg)
 static void run_scheduler(void *arg)
 {
     struct job *job = arg;
-    struct bps_conf *conf = configure(job, "scheduler", NULL);
+    struct bps_conf *conf = job_configure(job, "scheduler", NULL);
     struct bps_scheduler *scheduler;
     struct bps_report report = {""};
     char address[64];
@@ -358,7 +295,7 @@ static void run_scheduler(void *arg)
         bps_scheduler_free(scheduler);
     } else if (job->trouble != HOST_STARVES) {
         printf("  scheduler: %s\n", report.text);
-        blame(job, "the scheduler could not begin");
+        job_blame(job, "the scheduler could not begin");
     }
     if (loop != NULL) {
         bps_loop_free(loop);
@@ -370,7 +307,7 @@ static void run_server(void *arg)
 {
     struct job *job = arg;
     struct bps_report report = {""};
-    struct bps_conf *conf = configure(job, "server", NULL);
+    struct bps_conf *conf = job_configure(job, "server", NULL);
     sim_sleep(sim_random(2000) * 1000);
     starve(job, sim_self());
     bps_server_run(conf, -1, &report);
@@ -419,18 +356,28 @@ static bool has_balance(const struct job *job, const struct operation *o)
     return job->lossy && (o->op == BPS_SUM || o->op == BPS_AVERAGE) && !o->unnamed;
 }
 
-static float expected(const struct job *job, const struct operation *o, uint32_t number, uint32_t i)
+static float expected(const struct job *job, const struct members *members, uint32_t number, uint32_t i)
 {
+    const struct operation *o = &job->operation[number];
     float sum = 0, largest = 0;
     if (o->op == BPS_WIRE_BROADCAST) {
-        return value(o->root, number, i);
+        return value(members->number[o->root % members->size], number, i);
     }
-    for (uint32_t rank = 0; rank < job->workers; rank++) {
-        sum += value(rank, number, i);
-        largest = value(rank, number, i) > largest ? value(rank, number, i) : largest;
+    for (uint32_t rank = 0; rank < members->size; rank++) {
+        float x = value(members->number[rank], number, i);
+        sum += x;
+        largest = x > largest ? x : largest;
     }
-    float result = o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)job->workers : sum;
+    float result = o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)members->size : sum;
     return job->stage != NOWHERE ? 2 * result : result;
+}
+
+void job_note_member(const struct worker *w)
+{
+    const struct bps_job_info *info = &w->worker->job;
+    struct members *members = &w->job->members[info->epoch % GENERATIONS];
+    members->size = info->size;
+    members->number[info->rank] = w->number;
 }
 
 /* ---- troubles ---- */
@@ -509,7 +456,7 @@ uint32_t sim_round_now(const struct bps_worker *worker)
 
 void sim_blame(const char *what)
 {
-    blame(playing, what);
+    job_blame(playing, what);
 }
 
 static const struct worker *worker_of(const struct sim_process *process)
@@ -547,27 +494,26 @@ static void disagree(const struct job *job, struct bps_push_pull *request, uint3
     *root = job->trouble == OTHER_ROOT ? (*root + 1) % job->workers : *root;
 }
 
-struct flight {
-    bps_handle handle;
-    uint32_t number;
-};
-
-/* All have the same bits, whatever they are. */
+/* All of a generation have the same bits, whatever they are. */
 static void check_same(struct worker *w, uint32_t number)
 {
     float **first = &w->job->first[number][w->round];
+    uint32_t *first_in = &w->job->first_in[number][w->round], epoch = w->worker->job.epoch;
     size_t bytes = w->job->operation[number].count[w->round] * sizeof **first;
-    if (*first == NULL) {
+    if (*first == NULL || *first_in < epoch) {
+        free(*first);
+        *first_in = epoch;
         *first = __real_calloc(1, bytes + 1);
         memcpy(*first, w->memory[number], bytes);
     } else if (memcmp(*first, w->memory[number], bytes) != 0) {
-        blame(w->job, "workers have different results");
+        job_blame(w->job, "workers have different results");
     }
 }
 
-static void check_result(struct worker *w, const struct flight *flight)
+void job_check_result(struct worker *w, const struct flight *flight)
 {
     const struct operation *o = &w->job->operation[flight->number];
+    const struct members *members = &w->job->members[w->worker->job.epoch % GENERATIONS];
     if (is_on_device(w, flight->number) && !sim_device_finish()) {
         return;
     }
@@ -576,9 +522,9 @@ static void check_result(struct worker *w, const struct flight *flight)
         return;
     }
     for (uint32_t i = 0; i < o->count[w->round]; i++) {
-        float want = expected(w->job, o, flight->number, i), got = w->memory[flight->number][i];
+        float want = expected(w->job, members, flight->number, i), got = w->memory[flight->number][i];
         if (!(want - got <= 1e-3f && got - want <= 1e-3f)) { /* NaN is wrong */
-            blame(w->job, "a result is wrong");
+            job_blame(w->job, "a result is wrong");
             return;
         }
     }
@@ -591,15 +537,15 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
     bps_status status = bps_operation_wait(worker, flight->handle, BPS_FOREVER, &report);
     if (status == BPS_OK && must_fail(job, flight->number, w->round)) {
         printf("  worker %u: operation %u has a result\n", w->number, flight->number);
-        blame(w->job, "an operation did not fail that has to");
+        job_blame(w->job, "an operation did not fail that has to");
     } else if (status == BPS_OK) {
         sim_balance_ended(flight->number, w->round);
-        check_result(w, flight);
+        job_check_result(w, flight);
     } else if (may_end(job)) {
         w->failed = job->trouble != CODER_LIES || worker->failure != BPS_OK;
     } else if (!may_fail(job, flight->number, w->round, status)) {
         printf("  worker %u: operation %u: %s\n", w->number, flight->number, report.text);
-        blame(w->job, "an operation failed for no reason");
+        job_blame(w->job, "an operation failed for no reason");
     }
 }
 
@@ -645,13 +591,13 @@ static void fill(const struct worker *w, uint32_t number)
     }
 }
 
-static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t number, struct flight *flight)
+bps_status job_start(struct bps_worker *worker, struct worker *w, uint32_t number, struct flight *flight)
 {
     const struct job *job = w->job;
     const struct operation *o = &job->operation[number];
     struct bps_report report = {""};
     char name[16];
-    uint32_t op = o->op, root = o->root;
+    uint32_t op = o->op, root = o->root % worker->job.size;
     snprintf(name, sizeof name, "t%u", number);
     fill(w, number);
     struct bps_push_pull request = {
@@ -678,11 +624,7 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
     return bps_operation_start(worker, &request, op, root, false, &flight->handle, &report);
 }
 
-/*
- * The order of this worker. All have the same of those without names; and of all, where some have to end before others
- * begin.
- */
-static void shuffle(const struct job *job, uint32_t *order)
+void job_shuffle(const struct job *job, uint32_t *order)
 {
     for (uint32_t i = 0; i < job->operations; i++) {
         order[i] = i;
@@ -704,7 +646,7 @@ static bool work(struct bps_worker *worker, struct worker *w)
     const struct job *job = w->job;
     struct flight flight[OPERATIONS];
     uint32_t order[OPERATIONS], first = 0, next = 0;
-    shuffle(job, order);
+    job_shuffle(job, order);
     if (job->trouble == OTHER_ORDER && job->victim == w->number && w->round == job->when) {
         order[job->moment] = job->moment + 1;
         order[job->moment + 1] = job->moment;
@@ -720,7 +662,7 @@ static bool work(struct bps_worker *worker, struct worker *w)
         }
         bool may_start = next < job->operations && next - first < job->window;
         if (may_start && (next == first || job->window >= job->operations || sim_chance(70))) {
-            if (start(worker, w, order[next], &flight[next]) != BPS_OK) {
+            if (job_start(worker, w, order[next], &flight[next]) != BPS_OK) {
                 w->failed = true;
                 break;
             }
@@ -738,20 +680,19 @@ static bool work(struct bps_worker *worker, struct worker *w)
     return !w->failed;
 }
 
-/* Nothing is under way: what was lent, queued, or sent on credit has come back. */
-static void check_idle(struct job *job, const struct bps_worker *worker)
+void job_check_idle(struct job *job, const struct bps_worker *worker)
 {
     const struct bps_shards *shards = worker->shards;
     for (uint32_t i = 0; shards != NULL && i < shards->remotes; i++) {
         if (shards->remote[i].queue.count > 0 || shards->remote[i].credit.unanswered > 0) {
-            blame(job, "something is still queued for a shard, or unanswered");
+            job_blame(job, "something is still queued for a shard, or unanswered");
         }
     }
     for (uint32_t slot = 1; slot < atomic_load(&worker->names.count); slot++) {
         const struct bps_tensor_entry *tensor = bps_tensor_at((struct bps_worker *)(uintptr_t)worker, slot);
         for (uint32_t i = 0; i < tensor->tasks; i++) {
             if (tensor->task[i].state != BPS_TASK_IDLE) {
-                blame(job, "a task is not done");
+                job_blame(job, "a task is not done");
             }
         }
     }
@@ -767,7 +708,7 @@ static void save_states(struct worker *w, struct bps_worker *worker)
         if (!tensor->named.unnamed && (w->job->lossy || sim_chance(30))) {
             w->failed = bps_state_save(tensor, &state, NULL) != BPS_OK || w->failed;
             if (w->failed && !may_end(w->job)) {
-                blame(w->job, "what coding has left could not be saved");
+                job_blame(w->job, "what coding has left could not be saved");
             } else if (!w->failed) {
                 sim_balance_saved(tensor, state.data, state.size);
             }
@@ -781,7 +722,7 @@ static void run_worker(void *arg)
     struct worker *w = arg;
     struct bps_report report = {""};
     struct bps_worker *worker = NULL;
-    struct bps_conf *conf = configure(w->job, "worker", w);
+    struct bps_conf *conf = job_configure(w->job, "worker", w);
     sim_sleep(sim_random(3000) * 1000);
     if (w->job->trouble == STARVES && w->job->victim == w->number) {
         sim_starve(&w->process, 1 + sim_random(1000));
@@ -790,16 +731,17 @@ static void run_worker(void *arg)
     if (bps_worker_new(conf, &rank, &worker, &report) != BPS_OK) {
         if (!w->job->last_killed && w->job->trouble != STARVES && w->job->trouble != HOST_STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
-            blame(w->job, "a worker could not join");
+            job_blame(w->job, "a worker could not join");
         }
     } else {
         w->worker = worker;
+        job_note_member(w);
         while (w->round < ROUNDS && work(worker, w)) {
             w->round++;
         }
         if (!w->failed) {
             save_states(w, worker);
-            check_idle(w->job, worker);
+            job_check_idle(w->job, worker);
         }
         w->leaves = true;
         bps_worker_leave(worker, false, &report);
@@ -840,7 +782,7 @@ static void kill_server(void *arg)
 void sim_result_came(void)
 {
     if (playing->results_left > 0 && --playing->results_left == 0) {
-        end_server(playing);
+        (playing->trouble == ELASTIC ? elastic_kill_some : end_server)(playing);
     }
 }
 
@@ -947,7 +889,7 @@ static void draw_operations(struct job *job)
         o->unnamed = sim_chance(30);
     }
     draw_troubled(job);
-    for (uint32_t w = 0; w < job->workers; w++) {
+    for (uint32_t w = 0; w < job->people; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
             float *memory = __real_calloc(SIM_ELEMENTS, sizeof(float));
             job->worker[w].memory[i] = memory;
@@ -980,7 +922,7 @@ static void draw_devices(struct job *job)
     const uint32_t all = (1u << job->workers) - 1;
     uint32_t have = 0;
     device_numbers = (job->seed + 1) * 0x9e3779b97f4a7c15u;
-    job->devices = device_random(4) == 0 || wanted == DEVICE_FAILS;
+    job->devices = (device_random(4) == 0 || wanted == DEVICE_FAILS) && job->trouble != ELASTIC;
     for (uint32_t i = 0; i < job->workers && job->devices; i++) {
         job->worker[i].has_device = device_random(12) > 0;
         job->worker[i].joins_not = device_random(24) == 0;
@@ -1002,14 +944,27 @@ static void draw_devices(struct job *job)
     }
 }
 
-static void draw_settings(struct job *job, uint32_t partition)
+/* Its servers may be beside shards in workers. */
+static const char *draw_colocated(const struct job *job)
 {
     static const char *const colocated[] = {"all", "first", "hosts"};
+    bool none = job->servers > 0 && (job->trouble != ELASTIC || sim_chance(50));
+    return none ? "none" : colocated[sim_random(3)];
+}
+
+static void draw_settings(struct job *job, uint32_t partition)
+{
     snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
     set(job, "cluster.scheduler", job->address); /* another one each time: a process knows those that have ended */
     set_number(job, "cluster.workers", job->workers);
     set_number(job, "cluster.servers", job->servers);
-    set(job, "cluster.colocated", job->servers > 0 ? "none" : colocated[sim_random(3)]);
+    const char *colocated = draw_colocated(job);
+    set(job, "cluster.colocated", colocated);
+    job->colocated = strcmp(colocated, "none") != 0;
+    if (job->trouble == ELASTIC) {
+        set_number(job, "cluster.min_workers", 1);
+        set_number(job, "cluster.max_workers", job->people);
+    }
     set(job, "transports.net.plugin", "sim");
     set(job, "transports.local.plugin", "sim");
     set(job, "transports.local.local", "true");
@@ -1034,10 +989,11 @@ static void draw_processes(struct job *job, uint32_t hosts)
     for (uint32_t i = 0; i < job->servers; i++) {
         job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
     }
-    for (uint32_t i = 0; i < job->workers; i++) {
+    for (uint32_t i = 0; i < job->people; i++) {
         struct worker *w = &job->worker[i];
         w->job = job;
         w->number = i;
+        w->place = -1;
         w->process = (struct sim_process){.name = "a worker", .host = host[sim_random(hosts)]};
     }
 }
@@ -1059,6 +1015,7 @@ static void draw_job(struct job *job)
     if (job->trouble == OTHER_ORDER && job->operations < 2) {
         job->operations = 2;
     }
+    job->people = job->workers + (job->trouble == ELASTIC);
     job->victim = sim_random(job->trouble == HOST_STARVES ? 1 + job->servers : job->workers);
     job->moment = sim_random(job->operations - (job->trouble == OTHER_ORDER));
     job->when = sim_random(ROUNDS);
@@ -1070,7 +1027,7 @@ static void draw_job(struct job *job)
     if (job->stage != NOWHERE || job->coded) {
         set_graph(job);
     }
-    job->lossy = job->coded && sim_chance(60);
+    job->lossy = job->coded && sim_chance(60) && job->trouble != ELASTIC;
     if (job->coded) {
         set(job, "compressors.small",
             job->lossy       ? "{ plugin = \"part\"; feedback = true; }"
@@ -1090,14 +1047,17 @@ static void start_job(struct job *job)
     for (uint32_t i = 0; i < job->servers; i++) {
         sim_start(&job->server[i], run_server, job);
     }
-    for (uint32_t i = 0; i < job->workers; i++) {
-        sim_start(&job->worker[i].process, run_worker, &job->worker[i]);
+    for (uint32_t i = 0; i < job->people; i++) {
+        sim_start(&job->worker[i].process, job->trouble == ELASTIC ? elastic_run_worker : run_worker, &job->worker[i]);
     }
     if (job->trouble == SERVER_KILLED) {
         sim_start(&job->scheduler, kill_server, job);
     }
     if (job->trouble == SCHEDULER_KILLED) {
         sim_start(&job->hand, kill_scheduler, job);
+    }
+    if (job->trouble == ELASTIC) {
+        sim_start(&job->hand, elastic_kill, job);
     }
 }
 
@@ -1137,7 +1097,7 @@ static void describe(const struct job *job)
         }
         printf("%s, root %u, on devices of 0x%x\n", o->unnamed ? " without a name" : "", o->root, o->devices);
     }
-    for (uint32_t i = 0; i < job->workers; i++) {
+    for (uint32_t i = 0; i < job->people; i++) {
         describe_worker(&job->worker[i]);
     }
 }
@@ -1166,7 +1126,7 @@ static void check_balance(struct job *job)
         const struct operation *o = &job->operation[i];
         bool forgotten = is_with(job, i) && job->trouble != STAGE_FAILS && job->when > 0;
         if (has_balance(job, o) && !forgotten && !sim_balance_holds(i)) {
-            blame(job, "error feedback is lost, or applied twice");
+            job_blame(job, "error feedback is lost, or applied twice");
         }
     }
 }
@@ -1184,12 +1144,12 @@ static void simulate(uint64_t seed)
     start_job(job);
     bool good = sim_run(LIMIT);
     if (!good) {
-        blame(job, "it does not go on");
+        job_blame(job, "it does not go on");
         sim_explain();
     }
-    for (uint32_t i = 0; i < job->workers && good; i++) {
+    for (uint32_t i = 0; i < job->people && good; i++) {
         if (!job->worker[i].ended && !job->worker[i].process.dead) {
-            blame(job, "a worker has not ended");
+            job_blame(job, "a worker has not ended");
         }
     }
     check_balance(job);
@@ -1207,7 +1167,7 @@ static void simulate(uint64_t seed)
     for (uint32_t i = 0; i < job->operations * ROUNDS; i++) {
         free(job->first[i / ROUNDS][i % ROUNDS]);
     }
-    for (uint32_t w = 0; w < job->workers; w++) {
+    for (uint32_t w = 0; w < job->people; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
             if (job->worker[w].input[i] != job->worker[w].memory[i]) {
                 free(job->worker[w].input[i]);

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Random jobs with any trouble, and with an allocation that fails in a worker, or elsewhere; others with SEED=n. What
-# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback, views, devices and
-# results of lost servers are found. With a sanitizer, which sees in each job what these do not, a part of them is enough.
+# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback, views, devices,
+# results of lost servers and survivors are found. With a sanitizer, which sees in each job what these do not, a part of
+# them is enough.
 set -e
 simulate="${top_builddir:?}/tests/simulation/simulate"
 many=300 few=75
@@ -16,6 +17,8 @@ many=300 few=75
 "$simulate" "${SEED:-1}" $few 14 # a device fails
 "$simulate" "${SEED:-1}" $few 15 # the scheduler is killed, and another one takes its place,
 "$simulate" 359 1 15 # also while a server is left that the job needs no more
+"$simulate" "${SEED:-1}" $few 16 # members are lost, and the workers that are left reform,
+"$simulate" 59 1 16 # also one of those that are about to begin, while a server has yet to say where it is
 "$simulate" 14 1 # tensors that stay on a device change their sizes,
 "$simulate" 207 1 # and one that the devices of a host have summed before
 "$simulate" 693 1 # shards are taken away while a call without a name waits for its device
@@ -26,6 +29,10 @@ if ! "$simulate" -p view 1 20 0 | grep -Eq "it does not go on|an operation faile
 fi
 if ! "$simulate" -p final 1 100 4 | grep -q "a result is wrong"; then
     echo "test_simulation.sh: results of a lost server that differ were planted, and not found"
+    exit 1
+fi
+if ! "$simulate" -p hasty 1 20 16 | grep -q "workers do not agree about an operation"; then
+    echo "test_simulation.sh: a round that fails before all have come was planted, and not found"
     exit 1
 fi
 for plant in early order divisor; do
