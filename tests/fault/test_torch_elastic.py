@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic training with PyTorch: workers are killed, others come, and no step is lost or made twice."""
 
+import os
 import re
 import unittest
 
 import cluster
+import harness
+import imported
 import scripted
 
 scripted.require("torch")
@@ -52,6 +55,22 @@ class Elastic(unittest.TestCase):
                 job.wait_for("trains", part)
             job.open("end")
             self.check(job.finish(), ["worker 1", "another", "third"])
+
+    def test_example(self):
+        """examples/elastic.py, as it says: a worker is killed, and byteps run starts another one."""
+        if not os.path.isdir("/usr/share/datasets/fashion-mnist"):
+            self.skipTest("the images are in the Debian package dataset-fashion-mnist")
+        program = os.path.join(os.environ.get("top_srcdir", "."), "examples", "elastic.py")
+        command = [*imported.interpreter(harness.python(), "torch", None), program]
+        options = ["--epochs", "2", "--limit", "1000"]
+        with cluster.ByRun(options, 2, 1, worker=command, more=["--min-workers", "1"]) as job:
+            job.wait_for("2 workers go on in epoch 1, after 0 steps", "worker 0")
+            job.kill_and_wait("worker 1")
+            job.wait_for("1 workers go on", "worker 0")
+            ends = job.finish()
+        text = cluster.show(ends)
+        self.assertEqual(ends["byteps run"].status, 0, text)
+        self.assertRegex(text, r"epoch 2/2 .* test accuracy [3-9]\d\.", text)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ MODULES = {
 # The examples for each framework.
 EXAMPLES = {
     "numpy": ["numpy_regression.py"],
-    "torch": ["train_fashion_mnist.py"],
+    "torch": ["elastic.py", "train_fashion_mnist.py"],
     "tensorflow": ["train_keras.py", "train_tensorflow.py"],
     "jax": ["train_jax.py"],
     "mxnet": ["train_mxnet.py"],
