@@ -922,7 +922,7 @@ static void draw_devices(struct job *job)
     const uint32_t all = (1u << job->workers) - 1;
     uint32_t have = 0;
     device_numbers = (job->seed + 1) * 0x9e3779b97f4a7c15u;
-    job->devices = (device_random(4) == 0 || wanted == DEVICE_FAILS) && job->trouble != ELASTIC;
+    job->devices = device_random(4) == 0 || wanted == DEVICE_FAILS;
     for (uint32_t i = 0; i < job->workers && job->devices; i++) {
         job->worker[i].has_device = device_random(12) > 0;
         job->worker[i].joins_not = device_random(24) == 0;
@@ -1027,7 +1027,7 @@ static void draw_job(struct job *job)
     if (job->stage != NOWHERE || job->coded) {
         set_graph(job);
     }
-    job->lossy = job->coded && sim_chance(60) && job->trouble != ELASTIC;
+    job->lossy = job->coded && sim_chance(60);
     if (job->coded) {
         set(job, "compressors.small",
             job->lossy       ? "{ plugin = \"part\"; feedback = true; }"
@@ -1118,7 +1118,8 @@ static const char *again(uint64_t seed, char *text, size_t n)
  */
 static void check_balance(struct job *job)
 {
-    bool good = job->lossy && job->trouble != SERVER_KILLED; /* which has lost something, too */
+    /* Who is killed has lost something, too. */
+    bool good = job->lossy && job->trouble != SERVER_KILLED && job->trouble != ELASTIC;
     for (uint32_t i = 0; i < job->workers; i++) {
         good &= job->worker[i].ended && !job->worker[i].failed && job->worker[i].round == ROUNDS;
     }
