@@ -18,6 +18,9 @@
 static bool start_part(struct bps_run *run, enum bps_run_role role, int rank)
 {
     char *server[] = {"byteps", "server", NULL}, label[32];
+    if (role == BPS_RUN_HOST) {
+        return bps_run_start_host(run, (size_t)rank) != NULL;
+    }
     bool serves = role == BPS_RUN_SERVER;
     snprintf(label, sizeof(label), "%s %d", serves ? "server" : "worker", rank);
     return bps_run_spawn(run, role, rank, label, serves ? server : run->options->command, -1) != NULL;
@@ -47,7 +50,7 @@ static void start_parts(struct bps_run *run)
     run->phase = BPS_RUN_WORKING;
     run->deadline = 0;
     for (size_t i = 0; i < run->options->nhosts; i++) {
-        if (!bps_run_start_host(run, i)) {
+        if (!start_part(run, BPS_RUN_HOST, (int)i)) {
             return;
         }
     }

@@ -171,7 +171,7 @@ struct bps_run_child {
     bool done;     /* a worker that has ended well; a host whose workers have */
     bool told;     /* its failure is known already, before it is reaped */
     bool spared;   /* a part that the job goes on without, as the scheduler says */
-    bool unneeded; /* a worker that has come too late to join, and is to end */
+    bool unneeded; /* a worker that has come too late to join, and is to end; a host where no worker has ended well */
     uint64_t began, ended;
     struct bps_run_place place;
     struct bps_run_stream stream[2];
@@ -208,6 +208,14 @@ struct bps_run_elastic {
     void (*lose)(struct bps_run *run, struct bps_run_child *child);
     /* Starts those that are due. */
     void (*replace)(struct bps_run *run, uint64_t now);
+    /* The scheduler says: all have joined, the first time or after others have left; */
+    void (*gathered)(struct bps_run *run);
+    /* a worker has left in order; */
+    void (*closes)(struct bps_run *run);
+    /* the job goes on without "worker 1 (host a, pid 7)"; "": without somebody, somewhere; */
+    void (*goes_on)(struct bps_run *run, const char *member);
+    /* it cannot go on. */
+    void (*hopeless)(struct bps_run *run);
 };
 extern const struct bps_run_elastic bps_run_elastic;
 
@@ -233,7 +241,7 @@ struct bps_run {
     bool part_lost;                            /* as a part: the connection has ended */
     bool doomed;                               /* as a part: some member was lost for whom the job ends */
     bool services_ended;                       /* the servers and the scheduler are to end */
-    bool childless;                            /* not even an adopted process is left */
+    bool childless;                            /* not even an adopted process is left, nor is one to be started */
     bool impatient;                            /* the user has interrupted when only output was left */
     bool lost_output;                          /* some could not be written */
     int signals;                               /* signalfd */
@@ -323,15 +331,14 @@ void bps_run_lost(struct bps_run *run, const char *member);
 void bps_run_doom(struct bps_run *run);
 /* The scheduler has lost this server, and the job goes on. */
 void bps_run_without(struct bps_run *run, int server);
-/* Of an elastic job the scheduler says: all have joined, the first time or after others have left; */
-void bps_run_gathered(struct bps_run *run);
-/* a worker has left in order; */
-void bps_run_closes(struct bps_run *run);
-/* the job goes on without "worker 1 (host a, pid 7)"; */
-void bps_run_goes_on(struct bps_run *run, const char *member);
-/* it cannot go on. */
-void bps_run_hopeless(struct bps_run *run);
-/* What the other hosts hear of it: of the servers that are lost and not missed, WITHOUT + N is the Nth on a host. */
+/* A part is lost without which the job goes on: the status and the cause that it has if it fails for that. */
+void bps_run_gone(struct bps_run *run, int status, const char *cause);
+/* What the other hosts hear of an elastic job. */
+#define BPS_RUN_GATHERED 124
+#define BPS_RUN_CLOSES   125
+#define BPS_RUN_GOES_ON  126
+void bps_run_tell_hosts(struct bps_run *run, unsigned char byte);
+/* And of any:  of the servers that are lost and not missed, WITHOUT + N is the Nth on a host. */
 #define BPS_RUN_DOOM    127
 #define BPS_RUN_WITHOUT 128
 void bps_run_interrupt(struct bps_run *run, int number);

@@ -18,16 +18,19 @@
 
 static bool is_running(const struct bps_run_child *child)
 {
-    return child->role == BPS_RUN_WORKER && child->pid > 0 && !child->reaped && !child->done;
+    bool works = child->role == BPS_RUN_WORKER || child->role == BPS_RUN_HOST;
+    return works && child->pid > 0 && !child->reaped && !child->done;
 }
 
+/* A host that cannot be reached at first is rather a mistake. */
 static bool spares(const struct bps_run *run, const struct bps_run_child *child)
 {
-    bool others = false;
+    bool others = run->options->part;
     for (size_t i = 0; i < run->nchildren; i++) {
         others = others || (&run->children[i] != child && is_running(&run->children[i]));
     }
-    return others && run->phase == BPS_RUN_WORKING && !run->hopeless && child->role != BPS_RUN_SCHEDULER;
+    bool can = child->role != BPS_RUN_SCHEDULER && (child->role != BPS_RUN_HOST || run->gathered);
+    return can && others && run->phase == BPS_RUN_WORKING && !run->hopeless;
 }
 
 /* False: it has failed too often. */
@@ -73,55 +76,71 @@ static void replace(struct bps_run *run, uint64_t now)
     }
 }
 
-const struct bps_run_elastic bps_run_elastic = {.spares = spares, .lose = lose, .replace = replace};
-
 /* ---- what the scheduler says ---------------------------------------------------------------------------- */
 
-void bps_run_gathered(struct bps_run *run)
+static void gathered(struct bps_run *run)
 {
+    bps_run_tell_hosts(run, BPS_RUN_GATHERED);
+    run->gathered = true;
     run->gathered_at = bps_now();
     run->closes = false;
     run->gone_status = 0;
 }
 
 /* Who has been started since all have gathered is too late to join, and would begin a job of its own. */
-void bps_run_closes(struct bps_run *run)
+static void closes(struct bps_run *run)
 {
+    bps_run_tell_hosts(run, BPS_RUN_CLOSES);
     run->closes = true;
+    replace(run, bps_now());
     for (size_t i = 0; i < run->nchildren; i++) {
         struct bps_run_child *child = &run->children[i];
-        if (is_running(child) && child->place.failures > 0 && child->began > run->gathered_at) {
+        if (is_running(child) && child->role == BPS_RUN_WORKER && child->place.failures > 0 &&
+            child->began > run->gathered_at) {
             child->unneeded = child->told = child->done = true;
             kill(-child->pid, SIGTERM);
             kill(-child->pid, SIGCONT);
         }
     }
+    bps_run_reap(run);
 }
 
 /* The process that it names may be a child of ours: then it is one of those that have ended. */
-void bps_run_goes_on(struct bps_run *run, const char *member)
+static void goes_on(struct bps_run *run, const char *member)
 {
     const char *number = strstr(member, ", pid ");
     pid_t pid = number ? (pid_t)atol(number + 6) : 0;
-    enum bps_run_role role = strncmp(member, "server", 6) == 0 ? BPS_RUN_SERVER : BPS_RUN_WORKER;
+    bool server = strncmp(member, "worker", 6) != 0, worker = strncmp(member, "server", 6) != 0;
     bool known = false;
+    bps_run_tell_hosts(run, BPS_RUN_GOES_ON);
     for (size_t i = 0; i < run->nchildren; i++) {
-        known = known || run->children[i].pid == pid;
+        known = known || (pid > 0 && run->children[i].pid == pid);
     }
     for (size_t i = 0; i < run->nchildren; i++) {
         struct bps_run_child *child = &run->children[i];
-        child->spared |= child->role == role && (known ? child->pid == pid : child->reaped);
+        bool may = (child->role == BPS_RUN_SERVER && server) || (child->role == BPS_RUN_WORKER && worker);
+        child->spared |= may && (known ? child->pid == pid : child->reaped);
     }
     run->judge_at = 0;
     bps_run_reap(run);
 }
 
-void bps_run_hopeless(struct bps_run *run)
+static void hopeless(struct bps_run *run)
 {
+    bps_run_tell_hosts(run, BPS_RUN_DOOM);
     run->hopeless = true;
+    replace(run, bps_now());
     if (run->gone_status && !run->status) {
         memcpy(run->cause, run->gone_cause, sizeof(run->cause));
         bps_run_fail(run, run->gone_status);
     }
     bps_run_reap(run);
 }
+
+const struct bps_run_elastic bps_run_elastic = {.spares = spares,
+                                                .lose = lose,
+                                                .replace = replace,
+                                                .gathered = gathered,
+                                                .closes = closes,
+                                                .goes_on = goes_on,
+                                                .hopeless = hopeless};

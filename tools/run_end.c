@@ -75,6 +75,15 @@ static void tell_host(struct bps_run_child *child, unsigned char byte)
     bps_run_sink_flush(&child->control);
 }
 
+void bps_run_tell_hosts(struct bps_run *run, unsigned char byte)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        if (run->children[i].role == BPS_RUN_HOST) {
+            tell_host(&run->children[i], byte);
+        }
+    }
+}
+
 /* To the whole process group here; a host passes the number on to its parts. */
 static void pass(struct bps_run_child *child, int number)
 {
@@ -312,12 +321,21 @@ static void report_spared(struct bps_run *run, const struct bps_run_child *child
 
 static void lose(struct bps_run *run, struct bps_run_child *child, pid_t pid)
 {
+    char cause[sizeof(run->gone_cause)];
+    int status = child->wait ? exit_status(child->wait) : BPS_EXIT_FAILURE;
     report_spared(run, child, pid);
-    if (!run->gone_status) {
-        run->gone_status = child->wait ? exit_status(child->wait) : BPS_EXIT_FAILURE;
-        note_cause(run, child, run->gone_status, run->gone_cause, sizeof(run->gone_cause));
-    }
+    note_cause(run, child, status, cause, sizeof(cause));
+    bps_run_gone(run, status, cause);
     run->elastic->lose(run, child);
+}
+
+void bps_run_gone(struct bps_run *run, int status, const char *cause)
+{
+    bps_run_part_tell(run, "without %d %s", status, cause);
+    if (!run->gone_status) {
+        run->gone_status = status;
+        snprintf(run->gone_cause, sizeof(run->gone_cause), "%s", cause);
+    }
 }
 
 static void report_unneeded(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
@@ -498,11 +516,7 @@ void bps_run_lost(struct bps_run *run, const char *member)
         run->judge_at = cause_has_shown(run) ? bps_now() : 0;
         enter(run, BPS_RUN_FAILING, run->options->grace);
     }
-    for (size_t i = 0; i < run->nchildren; i++) {
-        if (run->children[i].role == BPS_RUN_HOST) {
-            tell_host(&run->children[i], BPS_RUN_DOOM);
-        }
-    }
+    bps_run_tell_hosts(run, BPS_RUN_DOOM);
 }
 
 void bps_run_doom(struct bps_run *run)
@@ -543,6 +557,7 @@ void bps_run_reap(struct bps_run *run)
         uint64_t at = bps_now() + (needs_word(run) ? WORD : SETTLE);
         run->judge_at = run->judge_at && run->judge_at < at ? run->judge_at : at;
     }
+    run->childless = run->childless && !run->replace_at;
     if (run->phase == BPS_RUN_KILLING) {
         kill_all(run); /* whom the dead have left to us */
     }
@@ -558,6 +573,17 @@ static bool children_left(const struct bps_run *run)
         }
     }
     return false;
+}
+
+/* Whether some worker has, here or elsewhere. */
+static bool ended_well(const struct bps_run *run)
+{
+    bool well = !run->elastic;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        well = well || (!is_service(child) && child->done && !child->unneeded);
+    }
+    return well;
 }
 
 static void time_is_over(struct bps_run *run)
@@ -614,10 +640,13 @@ void bps_run_tick(struct bps_run *run, uint64_t now)
     if (run->phase > BPS_RUN_STARTING && !workers_left(run)) {
         /* Workers elsewhere may need the servers of a part, and are told why it has failed before they miss those. */
         if (!run->options->part || run->phase > BPS_RUN_FAILING) {
+            if (run->options->nhosts && run->gone_status && !run->services_ended && !ended_well(run)) {
+                run->elastic->hopeless(run);
+            }
             bps_run_end_services(run);
-        } else if (!run->part_done) {
+        } else if (!run->part_done && !run->replace_at) {
             run->part_done = true;
-            bps_run_part_tell(run, "done");
+            bps_run_part_tell(run, ended_well(run) ? "done" : "empty");
         }
     }
     if (run->again[0]) {

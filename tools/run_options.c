@@ -357,7 +357,7 @@ static int use_configuration(struct bps_run_options *o)
     }
     o->plan.workers = (int)conf->cluster.workers;
     o->plan.servers = (int)conf->cluster.servers;
-    o->elastic = conf->cluster.min_workers > 0 && !o->nhosts;
+    o->elastic = conf->cluster.min_workers > 0;
     o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
     bool named = is_configured(conf, "cluster.job");
     o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", conf->cluster.job) : random_job());

@@ -5,9 +5,10 @@
  * Everything the other side needs goes to its standard input, so that nothing has to be quoted and nothing
  * shows in the list of processes: one line "byteps-part VERSION LENGTH", then LENGTH bytes of strings
  * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the parts
- * there; 0 says that no worker is left anywhere, BPS_RUN_DOOM and above what the scheduler has said of members
- * that are lost, and the end of input that nobody cares any more. What comes back is output with its prefixes,
- * and on standard error the records "done", "absent WHY" and "failed STATUS CAUSE".
+ * there; 0 says that no worker is left anywhere, BPS_RUN_GATHERED and above what the scheduler has said, and the
+ * end of input that nobody cares any more. What comes back is output with its prefixes, and on standard error the
+ * records "done", or "empty" if no worker has ended well, "absent WHY", "failed STATUS CAUSE" and, where the job
+ * goes on, "without STATUS CAUSE".
  */
 #include "tools/run.h"
 
@@ -89,6 +90,7 @@ static void describe(FILE *file, const struct bps_run_options *o, const struct b
     put_number(file, "color_out", o->color[0]);
     put_number(file, "color_err", o->color[1]);
     put_number(file, "tee", o->tee);
+    put_number(file, "elastic", o->elastic);
     if (o->log_dir) {
         put(file, "log_dir", o->log_dir);
     }
@@ -178,12 +180,17 @@ struct bps_run_child *bps_run_start_host(struct bps_run *run, size_t index)
     return child;
 }
 
-/* "failed STATUS CAUSE" */
+/* "failed STATUS CAUSE", or "without STATUS CAUSE" */
 static void take_failure(struct bps_run_child *child, const char *text)
 {
     struct bps_run *run = child->run;
     int status, n = 0;
-    if (sscanf(text, "failed %d %n", &status, &n) != 1 || status <= 0 || status > 255) {
+    bool gone = strncmp(text, "without ", 8) == 0;
+    if (sscanf(text, gone ? "without %d %n" : "failed %d %n", &status, &n) != 1 || status <= 0 || status > 255) {
+        return;
+    }
+    if (gone) {
+        bps_run_gone(run, status, n > 0 ? text + n : "");
         return;
     }
     child->told = true;
@@ -197,8 +204,9 @@ static void take_failure(struct bps_run_child *child, const char *text)
 void bps_run_part_record(void *arg, const char *text)
 {
     struct bps_run_child *child = arg;
-    if (strcmp(text, "done") == 0) {
+    if (strcmp(text, "done") == 0 || strcmp(text, "empty") == 0) {
         child->done = true;
+        child->unneeded = strcmp(text, "empty") == 0;
     } else if (strncmp(text, "absent ", 7) == 0) {
         bps_run_absent(child->run, text + 7);
     } else {
@@ -222,6 +230,18 @@ void bps_run_part_tell(struct bps_run *run, const char *format, ...)
     bps_run_sink_put(&run->sink[1], line, (size_t)n);
 }
 
+/* What the scheduler has said of an elastic job. */
+static void take_word(struct bps_run *run, unsigned char byte)
+{
+    if (byte == BPS_RUN_GATHERED) {
+        run->elastic->gathered(run);
+    } else if (byte == BPS_RUN_CLOSES) {
+        run->elastic->closes(run);
+    } else {
+        run->elastic->goes_on(run, "");
+    }
+}
+
 void bps_run_part_control(struct bps_run *run)
 {
     unsigned char bytes[64];
@@ -240,7 +260,14 @@ void bps_run_part_control(struct bps_run *run)
             bps_run_end_services(run);
             break;
         case BPS_RUN_DOOM:
-            bps_run_doom(run);
+            run->elastic ? run->elastic->hopeless(run) : bps_run_doom(run);
+            break;
+        case BPS_RUN_GATHERED:
+        case BPS_RUN_CLOSES:
+        case BPS_RUN_GOES_ON:
+            if (run->elastic) {
+                take_word(run, bytes[i]);
+            }
             break;
         case SIGINT:
         case SIGTERM:
@@ -359,6 +386,8 @@ static bool take(struct bps_run_options *o, const char *key, char *value, size_t
         }
     } else if (strcmp(key, "tee") == 0) {
         o->tee = *value == '1';
+    } else if (strcmp(key, "elastic") == 0) {
+        o->elastic = *value == '1';
     } else if (strcmp(key, "prefix") == 0) {
         o->prefix = *value == '1';
     } else if (strncmp(key, "color_", 6) == 0) {

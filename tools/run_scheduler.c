@@ -37,9 +37,9 @@ static bool take_fate(struct bps_run *run, const char *text)
     bool lost = strncmp(text, "lost ", 5) == 0, failed = strncmp(text, "failed ", 7) == 0;
     bool without = strncmp(text, "without ", 8) == 0;
     if (run->elastic && failed) {
-        bps_run_hopeless(run);
+        run->elastic->hopeless(run);
     } else if (run->elastic && without) {
-        bps_run_goes_on(run, text + 8);
+        run->elastic->goes_on(run, text + 8);
     } else if (!run->elastic && lost) {
         bps_run_lost(run, bps_run_keep(run->options, bps_cmd_print("%s", text + 5)));
     } else if (sscanf(text, "without server %d ", &server) == 1) {
@@ -57,10 +57,14 @@ static void take_line(struct bps_run *run, const char *text)
     }
     if (sscanf(text, "left %d", &rank) == 1) {
         take_leave(run, rank);
-        bps_run_closes(run);
+        if (run->elastic) {
+            run->elastic->closes(run);
+        }
     } else if (strcmp(text, "gathered") == 0) {
         run->gathered = true;
-        bps_run_gathered(run);
+        if (run->elastic) {
+            run->elastic->gathered(run);
+        }
         run->leaderless = false;
         free(run->left);
         run->left = NULL;

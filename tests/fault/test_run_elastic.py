@@ -3,6 +3,7 @@
 
 import os
 import re
+import signal
 import time
 import unittest
 
@@ -11,18 +12,20 @@ import scripted
 
 TRAINER = os.path.join(os.path.dirname(cluster.WORKER), "trainer")
 STEPS = ["20000", "end", "1"]
-GOES_ON = r"byteps run: {} \(pid \d+\) (was killed by SIGKILL|exited with status \d+); the job goes on without it"
+END = r"(was killed by SIGKILL|exited with status \d+)"
+GOES_ON = rf"byteps run: {{}} \(pid \d+(, host \S+)?\) {END}; the job goes on without it"
 AGAIN = "byteps run: starting {} again"
+HOSTS_2 = "localhost:1,127.0.0.1:1"
 LATER = 'if [ -e "$GATES/later" ]; then {}; fi; exec "$0" "$@"'
 """What another worker does that is started once this gate is open."""
 
 
 @scripted.unwatched
 class ByRun(unittest.TestCase):
-    def job(self, workers=2, servers=1, least=1, settings=(), later=None):
+    def job(self, workers=2, servers=1, least=1, settings=(), later=None, hosts=None):
         worker = ("sh", "-c", LATER.format(later), TRAINER) if later else (TRAINER,)
         more = ["--min-workers", str(least), "--max-workers", "4"]
-        return cluster.ByRun(STEPS, workers, servers, settings, worker=worker, more=more)
+        return cluster.ByRun(STEPS, workers, servers, settings, hosts=hosts, worker=worker, more=more)
 
     def check(self, job, lines):
         """All has ended well, and `byteps run` has said only this. Returns what the workers are at."""
@@ -33,10 +36,10 @@ class ByRun(unittest.TestCase):
         found = {m for end in ends.values() for m in re.findall(r"is at (\d+ after \d+ steps), as \d of", end.out)}
         return found
 
-    def worker(self, victim, servers):
+    def worker(self, victim, servers, hosts=None):
         """Another one is in its place, and has learned the same."""
         settings = [f"cluster.colocated={'none' if servers else 'all'}"]
-        with self.job(3, servers, settings=settings) as job:
+        with self.job(3, servers, settings=settings, hosts=hosts) as job:
             other = "worker 2" if victim == "worker 0" else "worker 0"
             job.wait_for("trains", victim)
             job.kill_and_wait(victim)
@@ -56,18 +59,23 @@ class ByRun(unittest.TestCase):
             job.open("end")
             self.check(job, [GOES_ON.format("server 1"), AGAIN.format("server 1")])
 
+    def kill_both(self, job):
+        """Before another one can come."""
+        for pid in [job.pid("worker 0"), job.pid("worker 1")]:
+            os.kill(pid, signal.SIGKILL)
+
     def last(self):
         with self.job() as job:
             job.wait_for("trains", "worker 1")
-            job.kill("worker 1")
-            job.kill_and_wait("worker 0")
+            self.kill_both(job)
             own = job.finish()["byteps run"]
             self.assertEqual(own.status, 137, own)
             self.assertRegex(own.err, r"worker \d failed first: killed by SIGKILL", own)
 
-    def too_few(self):
+    def too_few(self, hosts=None):
         """The status is that of the one that was lost, not of those that could not go on without it."""
-        with self.job(least=2, settings=["cluster.rendezvous_timeout=3s"], later="sleep 1; exit 7") as job:
+        later, settings = "sleep 1; exit 7", ["cluster.rendezvous_timeout=3s"]
+        with self.job(least=2, settings=settings, later=later, hosts=hosts) as job:
             job.wait_for("trains", "worker 1")
             job.open("later")
             job.kill_and_wait("worker 1")
@@ -75,7 +83,7 @@ class ByRun(unittest.TestCase):
             own = ends["byteps run"]
             self.assertEqual(own.status, 137, own)
             self.assertRegex(own.err, GOES_ON.format("worker 1"), own)
-            self.assertIn("byteps run: worker 1 failed first: killed by SIGKILL", own.err, own)
+            self.assertIn(" failed first: killed by SIGKILL", own.err, own)
             self.assertIn("error: the job did not gather within 3 s", ends["worker 0"].out)
 
     def given_up(self):
@@ -90,15 +98,39 @@ class ByRun(unittest.TestCase):
             lines = [*[GOES_ON.format("worker 1"), AGAIN.format("worker 1")] * 4, GOES_ON.format("worker 1")]
             self.check(job, [*lines, r"byteps run: worker 1 has failed 5 times .*"])
 
-    def too_late(self):
+    def too_late(self, hosts=None):
         """The others end before it joins: there is no use in it any more."""
-        with self.job(later="sleep 1000") as job:
+        with self.job(later="sleep 1000", hosts=hosts) as job:
             job.wait_for("trains", "worker 1")
             job.open("later")
             job.kill_and_wait("worker 1")
             job.wait_for("starting worker 1 again", None, "err")
             job.open("end")
             self.check(job, [GOES_ON.format("worker 1"), AGAIN.format("worker 1")])
+
+    def host(self):
+        """All of a host is lost, and started again there."""
+        with self.job(2, 2, settings=["cluster.colocated=none"], hosts=HOSTS_2) as job:
+            job.wait_for("trains", "worker 1")
+            with open(f"/proc/{job.pid('worker 1')}/stat", encoding="utf-8") as file:
+                os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+            job.wait_for(AGAIN.format("host 127.0.0.1"), None, "err", 40)
+            job.wait_for("of 2 at step", "worker 0", "out", 40)
+            job.open("end")
+            ends = job.finish()
+            own, host = ends["byteps run"], "host 127.0.0.1"
+            self.assertEqual(own.status, 0, cluster.show(ends))
+            self.assertRegex(own.err, rf"the connection to {host} \(pid \d+\) .*; the job goes on without it", own)
+            self.assertIn(AGAIN.format(host), own.err, own)
+
+    def hosts_last(self):
+        """The hosts do not know of each other: none is left."""
+        with self.job(hosts=HOSTS_2) as job:
+            job.wait_for("trains", "worker 1")
+            self.kill_both(job)
+            own = job.finish()["byteps run"]
+            self.assertEqual(own.status, 137, own)
+            self.assertRegex(own.err, r"worker \d on host \S+ failed first: killed by SIGKILL", own)
 
     def at_end(self):
         """One that is about to be started when the others end."""
@@ -113,7 +145,10 @@ class ByRun(unittest.TestCase):
 
     def test_all(self):
         cases = {"server": self.server, "last": self.last, "too few": self.too_few, "given up": self.given_up}
-        cases |= {"too late": self.too_late, "at end": self.at_end}
+        cases |= {"too late": self.too_late, "at end": self.at_end, "host": self.host, "hosts, last": self.hosts_last}
+        cases["hosts, too few"] = lambda: self.too_few(HOSTS_2)
+        cases["hosts, too late"] = lambda: self.too_late(HOSTS_2)
+        cases["hosts, worker"] = lambda: self.worker("worker 2", 1, "localhost:1,127.0.0.1:2")
         for victim in ("worker 0", "worker 2"):
             for servers in (0, 1):
                 cases[f"{victim}, {servers}"] = lambda v=victim, s=servers: self.worker(v, s)
