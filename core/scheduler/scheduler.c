@@ -979,6 +979,8 @@ static void take_over_if_possible(struct bps_scheduler *s)
         refuse_strangers(s);
         if (status == BPS_OK && all_had_left(s)) {
             on_all_left(s);
+        } else if (status == BPS_OK && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
+            scheduler_fail_job(s, BPS_ERR_LOST, "no worker has come back after the scheduler was lost");
         }
     }
     if (status != BPS_OK) {

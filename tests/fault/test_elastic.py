@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of an elastic job are killed, and others come, while it trains: the others go on, and all have the same."""
 
-import os
 import re
 import unittest
 
 import cluster
 import harness
+import random_kills
 
-TRAINER = os.path.join(os.path.dirname(cluster.WORKER), "trainer")
 STEPS = ["20000", "end", "1"]
 SETTINGS = ["cluster.peer_timeout=10s", "cluster.min_workers=1", "cluster.max_workers=4", "worker.hierarchy=auto"]
 WAYS = {
@@ -21,7 +20,7 @@ WAYS = {
 class Elastic(unittest.TestCase):
     def job(self, servers, settings, workers=3, **how):
         return cluster.ByHand(
-            STEPS, workers=workers, servers=servers, settings=SETTINGS + settings, worker=(TRAINER,), **how
+            STEPS, workers=workers, servers=servers, settings=SETTINGS + settings, worker=(random_kills.TRAINER,), **how
         )
 
     def check(self, ends, workers):
@@ -94,7 +93,7 @@ class Elastic(unittest.TestCase):
     def test_silent(self):
         """It is stopped, sent away, and says so when it goes on."""
         settings = [*SETTINGS[1:], "cluster.peer_timeout=2s"]
-        with cluster.ByHand(STEPS, workers=2, servers=1, settings=settings, worker=(TRAINER,)) as job:
+        with cluster.ByHand(STEPS, workers=2, servers=1, settings=settings, worker=(random_kills.TRAINER,)) as job:
             job.wait_for("trains", "worker 1")
             job.stop("worker 0")
             job.wait_for("reforms as 0 of 1", "worker 1")
@@ -107,7 +106,7 @@ class Elastic(unittest.TestCase):
 
     def test_too_few(self):
         settings = [*SETTINGS, "cluster.min_workers=2", "cluster.rendezvous_timeout=2s"]
-        with cluster.ByHand(STEPS, workers=2, servers=1, settings=settings, worker=(TRAINER,)) as job:
+        with cluster.ByHand(STEPS, workers=2, servers=1, settings=settings, worker=(random_kills.TRAINER,)) as job:
             job.wait_for("trains", "worker 1")
             job.kill_and_wait("worker 0")
             ends = job.finish()
@@ -122,6 +121,26 @@ class Elastic(unittest.TestCase):
             ends = job.finish()
         self.assertRegex(ends["server 0"].text, "no worker is left|was lost", cluster.show(ends))
         self.assertGreater(ends["server 0"].status, 0, cluster.show(ends))
+
+    def test_scheduler_too(self):
+        """It is lost while one waits, and another one after it."""
+        with self.job(1, ["cluster.colocated=none"]) as job:
+            job.wait_for("trains", "worker 0")
+            job.stop("worker 2")  # so that nobody reforms
+            job.start("worker 0", name="newcomer")
+            job.kill_and_wait("scheduler")
+            job.start_scheduler("another", job.address)
+            job.kill_and_wait("worker 2")
+            job.wait_for("joins as 2 of 3", "newcomer")
+            job.wait_for("reforms as 0 of 3", "worker 0")
+            job.open("end")
+            self.check(job.finish(), ["worker 0", "worker 1", "newcomer"])
+
+    def test_random(self):
+        """Seeds of random_kills.py, each of another kind."""
+        for seed in (500, 501, 505, 506):
+            with self.subTest(seed):
+                random_kills.Job(seed).run(6)
 
 
 if __name__ == "__main__":
