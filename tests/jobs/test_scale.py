@@ -80,6 +80,10 @@ class Snapshot:
         )
 
 
+LATE = "is usually the last"
+"""Of so many processes on few cores one may be."""
+
+
 class Scale(unittest.TestCase):
     def measure(self, workers, servers, tensors=10, rounds=3, settings=()):
         """Runs a job and returns what its processes held in the middle of it."""
@@ -95,7 +99,8 @@ class Scale(unittest.TestCase):
                 with open(go, "w", encoding="utf-8"):
                     pass
                 result = job.wait(DEADLINE)
-        self.assertEqual((result.status, result.err), (0, ""), result)
+        told = [line for line in result.err.splitlines() if LATE not in line]
+        self.assertEqual((result.status, told), (0, []), result)
         for rank in range(workers):
             self.assertEqual(result.lines(f"worker {rank}"), ["ready", "scale: ok"], result)
         return found
