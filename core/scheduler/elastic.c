@@ -30,6 +30,16 @@ uint32_t bps_roster_waiting(const struct bps_roster *roster)
     return n;
 }
 
+uint32_t bps_roster_survivors(const struct bps_roster *roster)
+{
+    uint32_t n = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        n += seat->early && seat->join.before >= 0;
+    }
+    return n;
+}
+
 /* So many workers, if there is room for them. */
 static void want(struct bps_roster *roster, uint32_t workers)
 {

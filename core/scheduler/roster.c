@@ -146,6 +146,9 @@ bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, st
     }
     seat->guest = guest;
     seat->join = *join;
+    if (early && roster->elastic.returning == 0) {
+        seat->join.before = join->before < 0 ? join->before : BPS_IS_NEW; /* the others have gone on without it */
+    }
     seat->rank = first_rank(roster, join, early);
     seat->early = early;
     guest->user = seat;

@@ -964,6 +964,17 @@ static void refuse_strangers(struct bps_scheduler *s)
     bps_returning_refuse(&s->returning, text);
 }
 
+/* No worker is back: those who have left to reform have joined already, or there are none. */
+static void reform_those_who_left(struct bps_scheduler *s)
+{
+    s->roster.elastic.returning = bps_roster_survivors(&s->roster);
+    if (s->roster.elastic.returning > 0) {
+        on_all_left(s);
+    } else {
+        scheduler_fail_job(s, BPS_ERR_LOST, "no worker has come back after the scheduler was lost");
+    }
+}
+
 static void take_over_if_possible(struct bps_scheduler *s)
 {
     uint64_t patience = scheduler_cluster(s)->rendezvous_timeout / 2;
@@ -980,7 +991,7 @@ static void take_over_if_possible(struct bps_scheduler *s)
         if (status == BPS_OK && all_had_left(s)) {
             on_all_left(s);
         } else if (status == BPS_OK && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
-            scheduler_fail_job(s, BPS_ERR_LOST, "no worker has come back after the scheduler was lost");
+            reform_those_who_left(s);
         }
     }
     if (status != BPS_OK) {
