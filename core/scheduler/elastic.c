@@ -35,7 +35,7 @@ uint32_t bps_roster_survivors(const struct bps_roster *roster)
     uint32_t n = 0;
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
-        n += seat->early && seat->join.before >= 0;
+        n += seat->join.before >= 0 && !seat->left;
     }
     return n;
 }

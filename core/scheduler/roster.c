@@ -12,6 +12,8 @@ void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t serve
     roster->workers = workers;
     roster->servers = servers;
     roster->colocated = colocated;
+    roster->elastic = (struct bps_elastic){.most = 0};
+    roster->told = false;
     TAILQ_INIT(&roster->seats);
 }
 

@@ -87,7 +87,7 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
 void bps_roster_be_elastic(struct bps_roster *roster, uint32_t least, uint32_t most);
 /* All workers have left: wants those who return, and newcomers. False: nobody returns. */
 bool bps_roster_reform(struct bps_roster *roster);
-/* Workers that wait for the next generation, and were in the last one. */
+/* Workers that wait for the next generation, and were in the job before. */
 uint32_t bps_roster_survivors(const struct bps_roster *roster);
 /* Somebody new is there, while the others gather again. */
 void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat);

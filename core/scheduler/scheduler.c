@@ -223,17 +223,24 @@ static void gather_again(struct bps_scheduler *s, const char *text)
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (is_training(seat)) {
             seat->left = true;
-            s->roster.elastic.returning++;
+            s->roster.elastic.returning += seat->join.before >= 0;
             send_lost(&seat->guest->link, BPS_ERR_MEMBERSHIP, text);
         }
     }
+}
+
+/* Whether only newcomers are there, which know nothing of what the others have learned. */
+static bool is_orphaned(const struct bps_scheduler *s)
+{
+    return s->roster.elastic.reforms && s->epoch > 0 && bps_roster_survivors(&s->roster) == 0;
 }
 
 static void assign_if_complete(struct bps_scheduler *s)
 {
     struct bps_seat *seat;
     bool first = s->epoch == 0 && bps_now() - s->since < scheduler_cluster(s)->rendezvous_timeout / 2;
-    if (s->phase != GATHERING || !bps_roster_complete(&s->roster) || (first && bps_roster_has_waited(&s->roster))) {
+    if (s->phase != GATHERING || !bps_roster_complete(&s->roster) || (first && bps_roster_has_waited(&s->roster)) ||
+        is_orphaned(s)) {
         return;
     }
     bps_roster_close_gaps(&s->roster);
@@ -670,12 +677,13 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
-    bool returns = is_elastic(s) && bps_roster_reform(&s->roster);
-    if (!returns && is_elastic(s) && s->departed == 0) {
+    bool begins = is_elastic(s) && s->epoch == 0; /* one was lost just as all had gathered */
+    bool returns = is_elastic(s) && !begins && bps_roster_reform(&s->roster);
+    if (!returns && !begins && is_elastic(s) && s->departed == 0) {
         scheduler_fail_job(s, BPS_ERR_LOST, "no worker is left");
         return;
     }
-    if (!returns && !scheduler_cluster(s)->stay) {
+    if (!returns && !begins && !scheduler_cluster(s)->stay) {
         scheduler_end_job(s, BPS_OK, NULL);
         return;
     }
@@ -1236,7 +1244,9 @@ static void settle_gathering(struct bps_scheduler *s, uint64_t now)
 {
     const struct bps_conf_cluster *c = scheduler_cluster(s);
     uint64_t patience = s->roster.elastic.reforms ? c->peer_timeout : c->rendezvous_timeout;
-    if (now - s->since >= patience && bps_roster_settle(&s->roster)) {
+    if (now - s->since >= patience && is_orphaned(s)) {
+        scheduler_fail_job(s, BPS_ERR_LOST, "no worker is left but newcomers");
+    } else if (now - s->since >= patience && bps_roster_settle(&s->roster)) {
         bps_warn(LOG, "goes on with %u workers: no others have come", s->roster.workers);
     }
     assign_if_complete(s);

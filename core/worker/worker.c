@@ -130,7 +130,6 @@ static bps_status worker_on_assigned(void *owner, uint32_t rank, bool serve, con
     char identity[32];
     bps_status status = BPS_OK;
     worker->job.rank = rank;
-    worker->before = (int32_t)rank;
     bps_pinning_address(&worker->pinning, host);
     snprintf(identity, sizeof identity, "worker/%u", rank);
     bps_log_set_identity(identity);
@@ -191,6 +190,7 @@ static void worker_on_joined(void *owner, struct bps_view *view)
     }
     worker->view = bps_view_get(view);
     worker->job.epoch = book->epoch;
+    worker->before = (int32_t)worker->job.rank;
     bps_timeline_join(book, worker->job.rank);
     find_place(worker, book);
     bps_status status =

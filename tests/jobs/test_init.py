@@ -7,7 +7,7 @@ import unittest
 
 import harness
 
-SIZES = "import byteps, byteps._basics as bps; bps.init({}); print(bps.rank(), 'of', bps.size())"
+SIZES = "import byteps, byteps._basics as bps; bps.init({}); print('%d of %d' % (bps.rank(), bps.size()) + chr(10), end='')"
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
