@@ -7,7 +7,10 @@ import unittest
 
 import harness
 
-SIZES = "import byteps, byteps._basics as bps; bps.init({}); print('%d of %d' % (bps.rank(), bps.size()) + chr(10), end='')"
+SIZES = (
+    "import byteps, byteps._basics as bps, os; bps.init({}); "
+    "os.write(1, b'%d of %d\\n' % (bps.rank(), bps.size()))"  # at once, as others write there, too
+)
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE")
 
 
