@@ -54,16 +54,15 @@ static void want_servers(struct bps_roster *roster)
     roster->servers = n == 0 && roster->colocated == BPS_COLOCATED_NONE ? 1 : n;
 }
 
-bool bps_roster_reform(struct bps_roster *roster)
+bool bps_roster_reform(struct bps_roster *roster, uint32_t departed)
 {
     struct bps_elastic *e = &roster->elastic;
-    uint32_t returning = e->returning;
-    want(roster, returning + newcomers(roster, BPS_ROLE_WORKER));
+    e->reforms = e->returning > 0;
+    want(roster, (e->reforms ? e->returning : departed) + newcomers(roster, BPS_ROLE_WORKER));
     bps_roster_renew(roster);
     want_servers(roster);
     e->returning = 0;
-    e->reforms = true;
-    return returning > 0;
+    return e->reforms;
 }
 
 void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat)

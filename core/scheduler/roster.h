@@ -85,8 +85,11 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
 
 /* ---- elastic.c ---- */
 void bps_roster_be_elastic(struct bps_roster *roster, uint32_t least, uint32_t most);
-/* All workers have left: wants those who return, and newcomers. False: nobody returns. */
-bool bps_roster_reform(struct bps_roster *roster);
+/*
+ * All workers have left: wants those who return, and newcomers. False: nobody returns; it wants as many as have
+ * `departed`, if they come for another job, as after suspend().
+ */
+bool bps_roster_reform(struct bps_roster *roster, uint32_t departed);
 /* Workers that wait for the next generation, and were in the job before. */
 uint32_t bps_roster_survivors(const struct bps_roster *roster);
 /* Somebody new is there, while the others gather again. */

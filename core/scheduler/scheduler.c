@@ -678,7 +678,7 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
 static void on_all_left(struct bps_scheduler *s)
 {
     bool begins = is_elastic(s) && s->epoch == 0; /* one was lost just as all had gathered */
-    bool returns = is_elastic(s) && !begins && bps_roster_reform(&s->roster);
+    bool returns = is_elastic(s) && !begins && bps_roster_reform(&s->roster, s->departed);
     if (!returns && !begins && is_elastic(s) && s->departed == 0) {
         scheduler_fail_job(s, BPS_ERR_LOST, "no worker is left");
         return;
