@@ -16,7 +16,7 @@ offered()
 }
 
 offered run byteps r
-offered --hosts\ --hostfile byteps run --ho
+offered --hosts\ --hostfile\ --host-discovery-script byteps run --ho
 offered info byteps plugin in
 offered "--build --bandwidth" byteps info --b
 offered --json byteps conf show --j

@@ -50,7 +50,7 @@ static void start_parts(struct bps_run *run)
     run->phase = BPS_RUN_WORKING;
     run->deadline = 0;
     for (size_t i = 0; i < run->options->nhosts; i++) {
-        if (!start_part(run, BPS_RUN_HOST, (int)i)) {
+        if (run->options->hosts[i].name && !start_part(run, BPS_RUN_HOST, (int)i)) {
             return;
         }
     }
@@ -89,16 +89,22 @@ static bool may_begin_anew(const struct bps_run *run, int status)
 }
 
 /* All of the job, once. */
-static int run_once(struct bps_run_options *options, size_t room, const char *scheduler, bool *again)
+static int run_once(struct bps_run_options *options, bool *again)
 {
+    int unknown = options->script ? bps_run_discover(options) : -1;
+    if (unknown >= 0) {
+        return unknown;
+    }
+    size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
     struct bps_run run = {.name = BPS_RUN_NAME,
                           .options = options,
                           .environment = bps_run_environment,
                           .start_parts = start_parts,
                           .start_part = start_part,
-                          .elastic = options->elastic ? &bps_run_elastic : NULL};
+                          .elastic = options->elastic ? &bps_run_elastic : NULL,
+                          .discovery = options->script ? &bps_run_discovery : NULL};
     bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts && !options->elastic;
-    options->plan.scheduler = alone && !options->part ? "" : scheduler;
+    options->plan.scheduler = alone && !options->part ? "" : options->scheduler;
     if (!bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;
     }
@@ -125,17 +131,16 @@ static bool begin_anew(struct bps_run_options *options)
 static int manage(void *arg)
 {
     struct bps_run_options *options = arg;
-    const char *scheduler = options->plan.scheduler;
-    size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
+    options->scheduler = options->plan.scheduler;
     if ((!options->part && !bps_run_keep_outer()) || !make_secret()) {
         return BPS_EXIT_FAILURE;
     }
     options->ends = options->timeout ? bps_now() + options->timeout : 0;
     bool again = false;
-    int status = run_once(options, room, scheduler, &again);
+    int status = run_once(options, &again);
     while (again && begin_anew(options)) {
         again = false;
-        status = run_once(options, room, scheduler, &again);
+        status = run_once(options, &again);
     }
     return status;
 }

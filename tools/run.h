@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
+#include "base/report.h"
 #include "tools/cmd.h"
 
 /* The default of --grace. */
@@ -33,18 +34,23 @@
 
 /* ---- what to start ------------------------------------------------------------------------------------- */
 
+/* A host of --hosts, or a place for one worker that a discovery script may give to a host. */
 struct bps_run_host {
-    char *name;
-    int slots; /* workers there */
+    char *name;  /* NULL: the place is free */
+    int slots;   /* workers there */
+    int slot;    /* the first of them among all workers of that host */
+    int size;    /* workers of that host */
+    int machine; /* in the plan */
 };
 
 /*
  * The share of the job that one machine runs: workers first .. first + count - 1, and every server s with
- * s % machines == machine.
+ * s % machines == machine; none if machine is machines.
  */
 struct bps_run_plan {
     int workers, servers; /* of the whole job */
     int first, count;
+    int slot, size; /* the first one's local rank, and the local size */
     int machine, machines;
     const char *scheduler; /* "host:port"; "" for a job of one process */
     const char *job;
@@ -58,7 +64,8 @@ struct bps_run_options {
     struct bps_cmd_conf conf;
     const char **env; /* names of further variables for the other hosts */
     size_t nenv;
-    const char *address; /* of the scheduler */
+    const char *address;   /* of the scheduler */
+    const char *scheduler; /* where that is to listen; the plan says where it does */
     const char *ssh;
     uint64_t timeout;    /* ns; 0: none */
     uint64_t grace;      /* ns; how long the others may report when a part has died or the user interrupts */
@@ -66,6 +73,10 @@ struct bps_run_options {
     int restart;         /* how often it has */
     uint64_t ends;       /* when --timeout ends it; 0: never */
     bool elastic;        /* the job goes on without workers that are lost, and others are started */
+    const char *script;  /* that names the hosts; NULL: none */
+    int least, most;     /* of --min-workers and --max-workers; 0: not given. Once configured, of the job */
+    uint64_t rendezvous; /* ns: how long that script may take to name enough hosts */
+    bool open_address;   /* the scheduler's address depends on the hosts */
     const char *log_dir; /* a file for each part there; NULL: none */
     bool tee;            /* what goes to those files is printed, too */
     bool prefix;
@@ -82,6 +93,11 @@ struct bps_run_options {
 /* "A:2,B:2" of an option, or a file with a host in each line. Return -1 to go on, or an exit status after a message. */
 int bps_run_hosts_parse(struct bps_run_options *options, const char *option, const char *text);
 int bps_run_hosts_read(struct bps_run_options *options, const char *path);
+/*
+ * What a discovery script prints: "A" or "A:2" in each line. Splits the text; the names are in it. Returns the hosts,
+ * which the caller frees, or NULL and which line is none.
+ */
+struct bps_run_host *bps_run_hosts_of_lines(char *text, size_t *count, struct bps_report *why);
 /* Parses the command line and the configuration. Returns -1 to go on, or an exit status after a message. */
 int bps_run_options_parse(int argc, char **argv, struct bps_run_options *out);
 void bps_run_options_fini(struct bps_run_options *options);
@@ -164,14 +180,15 @@ struct bps_run_child {
     enum bps_run_role role;
     int rank; /* of a worker or server; index of a host */
     char label[80];
-    pid_t pid;     /* 0: ended */
-    int wait;      /* its status from waitpid, once `reaped` */
-    bool reaped;   /* ended, not yet judged */
-    uint64_t look; /* at which this was seen */
-    bool done;     /* a worker that has ended well; a host whose workers have */
-    bool told;     /* its failure is known already, before it is reaped */
-    bool spared;   /* a part that the job goes on without, as the scheduler says */
-    bool unneeded; /* a worker that has come too late to join, and is to end; a host where no worker has ended well */
+    pid_t pid;       /* 0: ended */
+    int wait;        /* its status from waitpid, once `reaped` */
+    bool reaped;     /* ended, not yet judged */
+    uint64_t look;   /* at which this was seen */
+    bool done;       /* a worker that has ended well; a host whose workers have */
+    bool told;       /* its failure is known already, before it is reaped */
+    bool spared;     /* a part that the job goes on without, as the scheduler says */
+    bool unneeded;   /* a worker that has come too late to join, and is to end; a host where no worker has ended well */
+    uint64_t leaves; /* when a host was told to end that is not named any more; 0: it was not */
     uint64_t began, ended;
     struct bps_run_place place;
     struct bps_run_stream stream[2];
@@ -219,6 +236,46 @@ struct bps_run_elastic {
 };
 extern const struct bps_run_elastic bps_run_elastic;
 
+/* A discovery script that runs (run_ask.c). */
+struct bps_run_ask {
+    pid_t pid;     /* 0: none does */
+    int fd;        /* what it prints; -1: that has ended */
+    uint64_t late; /* when it is killed */
+    char *text;    /* so far */
+    size_t used;
+    bool killed;
+};
+
+/* Starts the script of --host-discovery-script. False: it cannot, as errno tells. */
+bool bps_run_ask_begin(struct bps_run_ask *ask, const char *script);
+/* Takes what it has printed, without waiting. */
+void bps_run_ask_read(struct bps_run_ask *ask);
+void bps_run_ask_kill(struct bps_run_ask *ask);
+/* It has ended so. Returns what it has printed, freed by the caller; NULL and why that is not to be used. */
+char *bps_run_ask_end(struct bps_run_ask *ask, int wait, struct bps_report *why);
+
+/*
+ * Whose place is whose (run_places.c). At the beginning of a job each host that the script names gets its places, up to
+ * those of --max-workers; later those that are not named any more lose theirs, and others get what is free. False: none
+ * is named that takes part in the job, and the last one that does stays for now.
+ */
+#define BPS_RUN_PLACES_LIMIT 32768
+int bps_run_places_named(const struct bps_run_host *hosts, size_t n);
+void bps_run_places_begin(struct bps_run_options *options, const struct bps_run_host *hosts, size_t n);
+bool bps_run_places_follow(struct bps_run *run, const struct bps_run_host *hosts, size_t n);
+
+/* Hosts that come and go, as a script says (run_discover.c). */
+struct bps_run_discovery {
+    /* There is something to read, or it is time to do something. */
+    void (*tick)(struct bps_run *run, uint64_t now);
+    /* A process has ended, which may be the script. */
+    void (*ended)(struct bps_run *run, pid_t pid, int wait);
+};
+extern const struct bps_run_discovery bps_run_discovery;
+
+/* Waits until the script names enough hosts, and gives them places. Returns -1 to go on, or an exit status. */
+int bps_run_discover(struct bps_run_options *options);
+
 struct bps_run {
     const char *name; /* subcommand, for messages */
     struct bps_run_options *options;
@@ -258,12 +315,16 @@ struct bps_run {
     int soon;                              /* how often in a row it was killed soon after that */
     const struct bps_run_elastic *elastic; /* NULL: the job ends when a worker is lost */
     uint64_t replace_at;                   /* when to start another one; 0: none */
-    uint64_t gathered_at;                  /* when all had joined, the last time */
-    bool closes;                           /* a worker has left in order since: the others are about to */
-    bool hopeless;                         /* the scheduler has ended the job */
-    int gone_status;                       /* of the first part that was lost since all have gathered; 0: none */
-    char gone_cause[400];                  /* as `cause` */
-    const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
+    const struct bps_run_discovery *discovery; /* NULL: the hosts are those given */
+    struct bps_run_ask ask;
+    uint64_t ask_at;      /* when the script is due, or late; 0: never */
+    char complaint[400];  /* about its last answer; "": none */
+    uint64_t gathered_at; /* when all had joined, the last time */
+    bool closes;          /* a worker has left in order since: the others are about to */
+    bool hopeless;        /* the scheduler has ended the job */
+    int gone_status;      /* of the first part that was lost since all have gathered; 0: none */
+    char gone_cause[400]; /* as `cause` */
+    const char *lost;     /* the member whose loss ends the job, as in its messages; NULL: none so far */
     struct bps_run_sink sink[2], nowhere;
     struct bps_run_child *children;
     size_t nchildren, room;
@@ -292,6 +353,8 @@ int bps_run_loop(struct bps_run *run);
  */
 struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
                                     char **argv, int pass);
+/* In a new process: no signal is blocked, and each does what it does by default. */
+void bps_run_reset_signals(void);
 /* Starts the scheduler (run_scheduler.c). */
 void bps_run_start_scheduler(struct bps_run *run);
 /* The environment of the parts of `byteps run`. */

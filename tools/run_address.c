@@ -11,7 +11,10 @@ char *bps_run_choose_address(const struct bps_run_options *options)
     char address[128];
     bool ourselves;
     for (size_t i = 0; i < options->nhosts; i++) {
-        const char *name = options->hosts[i].name, *at = strrchr(name, '@');
+        const char *name = options->hosts[i].name, *at = name ? strrchr(name, '@') : NULL;
+        if (!name) {
+            continue;
+        }
         /* A name that only ssh knows says nothing; then the default route is the best guess. */
         if (!bps_route_source(at != NULL ? at + 1 : name, address, sizeof address, &ourselves) &&
             !bps_route_source(BPS_ROUTE_OUTSIDE, address, sizeof address, &ourselves)) {
@@ -21,7 +24,9 @@ char *bps_run_choose_address(const struct bps_run_options *options)
             return bps_cmd_print("%s:0", address);
         }
     }
-    return bps_cmd_print("127.0.0.1:0");
+    /* Hosts that come later may be others. */
+    bool outside = options->script && bps_route_source(BPS_ROUTE_OUTSIDE, address, sizeof address, &ourselves);
+    return bps_cmd_print("%s:0", outside ? address : "127.0.0.1");
 }
 
 /* As another user it is reached like any other host. */

@@ -401,6 +401,9 @@ static void collect(struct bps_run *run, pid_t pid, int wait)
             bps_run_stream_drain(&child->stream[1]);
         }
     }
+    if (run->discovery) {
+        run->discovery->ended(run, pid, wait);
+    }
 }
 
 /*
@@ -530,9 +533,10 @@ void bps_run_without(struct bps_run *run, int server)
 {
     for (size_t i = 0; i < run->nchildren; i++) {
         struct bps_run_child *child = &run->children[i];
-        int hosts = (int)run->options->nhosts;
-        if (child->role == BPS_RUN_HOST && child->rank == server % hosts && server / hosts < BPS_RUN_WITHOUT) {
-            tell_host(child, (unsigned char)(BPS_RUN_WITHOUT + server / hosts));
+        const struct bps_run_options *o = run->options;
+        int machine = server % o->plan.machines, nth = server / o->plan.machines;
+        if (child->role == BPS_RUN_HOST && o->hosts[child->rank].machine == machine && nth < BPS_RUN_WITHOUT) {
+            tell_host(child, (unsigned char)(BPS_RUN_WITHOUT + nth));
         }
         if (child->role == BPS_RUN_SERVER && child->rank == server) {
             child->spared = true;
@@ -630,6 +634,9 @@ void bps_run_tick(struct bps_run *run, uint64_t now)
     }
     if (run->replace_at && now >= run->replace_at) {
         run->elastic->replace(run, now);
+    }
+    if (run->discovery) {
+        run->discovery->tick(run, now);
     }
     if (run->job_deadline && now >= run->job_deadline) {
         time_is_over(run);

@@ -2,6 +2,7 @@
 /* run_hosts.c - the hosts of a job, and how many workers each has: from --hosts, or from a file as mpirun reads it. */
 #include "tools/run.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,13 +38,24 @@ static bool split_host(char *word, char **name, char **slots)
     return true;
 }
 
-static bool parse_host(struct bps_run_options *o, const char *text, size_t n, struct bps_run_host *out)
+/* One that begins with '-' would be an option of ssh. */
+static bool is_name(const char *name)
 {
-    char *word = bps_run_keep(o, bps_cmd_print("%.*s", (int)n, text)), *slots;
-    out->slots = 1;
-    /* A name that begins with '-' would be an option of ssh. */
-    return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' && !strpbrk(out->name, " \t\n[]") &&
-           (!slots || parse_slots(slots, &out->slots));
+    bool good = *name != '\0' && *name != '-';
+    for (const char *c = name; *c; c++) {
+        good = good && !iscntrl((unsigned char)*c) && !strchr(" ,[]", *c);
+    }
+    return good;
+}
+
+static bool parse_host(char *word, struct bps_run_host *out)
+{
+    char *slots;
+    *out = (struct bps_run_host){.slots = 1};
+    bool good = split_host(word, &out->name, &slots) && is_name(out->name);
+    good = good && (!slots || parse_slots(slots, &out->slots));
+    out->size = out->slots;
+    return good;
 }
 
 int bps_run_hosts_parse(struct bps_run_options *o, const char *option, const char *text)
@@ -58,13 +70,48 @@ int bps_run_hosts_parse(struct bps_run_options *o, const char *option, const cha
     o->hosts = bps_run_keep(o, bps_cmd_alloc(count, sizeof(*o->hosts)));
     for (o->nhosts = 0; o->nhosts < count; o->nhosts++) {
         size_t n = strcspn(text, ",");
-        if (!parse_host(o, text, n, &o->hosts[o->nhosts])) {
+        char *word = bps_run_keep(o, bps_cmd_print("%.*s", (int)n, text));
+        if (!parse_host(word, &o->hosts[o->nhosts])) {
             return bps_cmd_usage(BPS_RUN_NAME, "%s: '%.*s' is not a host; expected NAME or NAME:WORKERS", option,
                                  (int)n, text);
         }
+        o->hosts[o->nhosts].machine = (int)o->nhosts;
         text += n + (text[n] == ',');
     }
+    o->plan.machines = (int)count;
     return -1;
+}
+
+/* ---- a script ---- */
+
+struct bps_run_host *bps_run_hosts_of_lines(char *text, size_t *count, struct bps_report *why)
+{
+    size_t lines = 1, number = 0;
+    for (const char *c = text; *c; c++) {
+        lines += *c == '\n';
+    }
+    struct bps_run_host *hosts = bps_cmd_alloc(lines, sizeof(*hosts));
+    *count = 0;
+    for (char *line; (line = strsep(&text, "\n"));) {
+        size_t n = strlen(line);
+        number++;
+        while (n > 0 && isspace((unsigned char)line[n - 1])) {
+            line[--n] = '\0';
+        }
+        char *copy = bps_cmd_print("%s", line);
+        bool good = n == 0 || parse_host(line, &hosts[*count]);
+        if (!good) {
+            bps_fail(why, BPS_ERR_CONF, "line %zu: '%.80s' is not a host; expected NAME or NAME:WORKERS", number, copy);
+            bps_make_printable(why->text);
+        }
+        free(copy);
+        if (!good) {
+            free(hosts);
+            return NULL;
+        }
+        *count += n > 0;
+    }
+    return hosts;
 }
 
 /* ---- a file ---- */

@@ -16,7 +16,7 @@
 #include "base/files.h"
 
 /* The first places in the array for poll; behind them come the open descriptors of the children. */
-enum { SIGNALS, ANNOUNCE, PART, SINKS, FIXED = SINKS + 2 };
+enum { SIGNALS, ANNOUNCE, PART, ASK, SINKS, FIXED = SINKS + 2 };
 enum { MOST_PER_CHILD = 3 };
 
 bool bps_run_init(struct bps_run *run, size_t room)
@@ -58,6 +58,10 @@ void bps_run_fini(struct bps_run *run)
     }
     free(run->children);
     free(run->left);
+    free(run->ask.text);
+    if (run->ask.pid && run->ask.fd >= 0) {
+        close(run->ask.fd);
+    }
     bps_run_sink_fini(&run->sink[0]);
     bps_run_sink_fini(&run->sink[1]);
     if (run->announce >= 0) {
@@ -109,6 +113,7 @@ static size_t watch(struct bps_run *run, struct pollfd *p)
     p[SIGNALS] = (struct pollfd){.fd = run->signals, .events = POLLIN};
     p[ANNOUNCE] = (struct pollfd){.fd = run->announce, .events = POLLIN};
     p[PART] = (struct pollfd){.fd = control ? STDIN_FILENO : -1, .events = POLLIN};
+    p[ASK] = (struct pollfd){.fd = run->ask.pid ? run->ask.fd : -1, .events = POLLIN};
     wait_for_output(&p[SINKS], &run->sink[0]);
     wait_for_output(&p[SINKS + 1], &run->sink[1]);
     size_t n = FIXED;
@@ -120,7 +125,8 @@ static size_t watch(struct bps_run *run, struct pollfd *p)
 
 static int wait_ms(const struct bps_run *run, uint64_t now)
 {
-    uint64_t deadlines[] = {run->deadline, run->job_deadline, run->judge_at, run->replace_at}, next = UINT64_MAX;
+    uint64_t deadlines[] = {run->deadline, run->job_deadline, run->judge_at, run->replace_at, run->ask_at};
+    uint64_t next = UINT64_MAX;
     for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]) && !run->childless; i++) {
         next = deadlines[i] && deadlines[i] < next ? deadlines[i] : next;
     }

@@ -28,6 +28,7 @@ enum {
     OPT_RESTARTS,
     OPT_MIN_WORKERS,
     OPT_MAX_WORKERS,
+    OPT_SCRIPT,
     OPT_LOG_DIR,
     OPT_TEE,
     OPT_NO_PREFIX,
@@ -43,6 +44,7 @@ static const struct option long_options[] = {
     {"restarts", required_argument, NULL, OPT_RESTARTS},
     {"min-workers", required_argument, NULL, OPT_MIN_WORKERS},
     {"max-workers", required_argument, NULL, OPT_MAX_WORKERS},
+    {"host-discovery-script", required_argument, NULL, OPT_SCRIPT},
     {"log-dir", required_argument, NULL, OPT_LOG_DIR},
     {"tee", no_argument, NULL, OPT_TEE},
     {"address", required_argument, NULL, OPT_ADDRESS},
@@ -81,6 +83,9 @@ static int help(void)
           "      --min-workers N    go on when workers are lost, as long as N are left: if\n"
           "                         COMMAND can; others are started in their place\n"
           "      --max-workers M    let others join up to M (default: as many as at first)\n"
+          "      --host-discovery-script SCRIPT\n"
+          "                         as hosts come and go: SCRIPT prints one in each line, A\n"
+          "                         or A:2, and runs every second\n"
           "      --log-dir DIR      write what each part prints to DIR/worker-0.log and the\n"
           "                         like, on the host where it runs\n"
           "      --tee              and print it, too\n"
@@ -205,7 +210,7 @@ static int use_workers(const char *text, struct bps_run_options *o)
 }
 
 /* Of an elastic job; the parts read it in their configuration. */
-static int use_bound(struct bps_run_options *o, const char *option, const char *key, const char *text)
+static int use_bound(struct bps_run_options *o, const char *option, const char *key, const char *text, int *out)
 {
     struct bps_report why;
     int value;
@@ -213,6 +218,7 @@ static int use_bound(struct bps_run_options *o, const char *option, const char *
         return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a number of workers", option, text);
     }
     bps_cmd_conf_set(&o->conf, bps_run_keep(o, bps_cmd_print("cluster.%s=%d", key, value)));
+    *out = value;
     return -1;
 }
 
@@ -253,9 +259,12 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
     case OPT_RESTARTS:
         return use_restarts(value, &o->restarts);
     case OPT_MIN_WORKERS:
-        return use_bound(o, "--min-workers", "min_workers", value);
+        return use_bound(o, "--min-workers", "min_workers", value, &o->least);
     case OPT_MAX_WORKERS:
-        return use_bound(o, "--max-workers", "max_workers", value);
+        return use_bound(o, "--max-workers", "max_workers", value, &o->most);
+    case OPT_SCRIPT:
+        o->script = value;
+        return -1;
     case OPT_LOG_DIR:
         return use_log_dir(o, value);
     case OPT_TEE:
@@ -316,7 +325,7 @@ static bool is_configured(const struct bps_conf *conf, const char *key)
     return node && strcmp(node->origin, "default") != 0;
 }
 
-static char *scheduler_address(const struct bps_run_options *o, const struct bps_conf *conf)
+static char *scheduler_address(struct bps_run_options *o, const struct bps_conf *conf)
 {
     if (o->address) {
         const char *colon = strrchr(o->address, ':'), *bracket = strrchr(o->address, ']');
@@ -329,6 +338,7 @@ static char *scheduler_address(const struct bps_run_options *o, const struct bps
     if (is_configured(conf, "cluster.scheduler") && *conf->cluster.scheduler) {
         return bps_cmd_print("%s", conf->cluster.scheduler);
     }
+    o->open_address = o->script != NULL;
     return o->nhosts ? bps_run_choose_address(o) : bps_cmd_print("127.0.0.1:0");
 }
 
@@ -358,6 +368,8 @@ static int use_configuration(struct bps_run_options *o)
     o->plan.workers = (int)conf->cluster.workers;
     o->plan.servers = (int)conf->cluster.servers;
     o->elastic = conf->cluster.min_workers > 0;
+    o->most = (int)conf->cluster.max_workers;
+    o->rendezvous = conf->cluster.rendezvous_timeout;
     o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
     bool named = is_configured(conf, "cluster.job");
     o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", conf->cluster.job) : random_job());
@@ -381,6 +393,21 @@ static int count_slots(struct bps_run_options *o)
     if (o->nhosts && count_of("workers", text, &o->plan.workers, &why) != BPS_OK) {
         return bps_cmd_usage(BPS_RUN_NAME, "--hosts names places for %s: %s", text, why.text);
     }
+    return -1;
+}
+
+/* Until the script has named hosts, the job is as small as it may be. */
+static int use_script(struct bps_run_options *o)
+{
+    const char *other = o->hosts ? "--hosts" : o->plan.workers >= 0 ? "--workers" : NULL;
+    if (other) {
+        return bps_cmd_usage(BPS_RUN_NAME, "%s and --host-discovery-script: the script says it; leave %s out", other,
+                             other);
+    }
+    if (!o->least) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--host-discovery-script needs --min-workers");
+    }
+    o->plan.workers = o->least;
     return -1;
 }
 
@@ -419,10 +446,10 @@ int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
     if (o->tee && !o->log_dir) {
         return bps_cmd_usage(BPS_RUN_NAME, "--tee needs --log-dir");
     }
-    status = count_slots(o);
+    status = o->script ? use_script(o) : count_slots(o);
     if (status < 0) {
         status = use_configuration(o);
     }
-    o->plan.count = o->plan.workers;
+    o->plan.count = o->plan.size = o->plan.workers;
     return status;
 }

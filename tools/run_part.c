@@ -83,6 +83,8 @@ static void describe(FILE *file, const struct bps_run_options *o, const struct b
     put_number(file, "servers", plan->servers);
     put_number(file, "first", plan->first);
     put_number(file, "count", plan->count);
+    put_number(file, "slot", plan->slot);
+    put_number(file, "size", plan->size);
     put_number(file, "machine", plan->machine);
     put_number(file, "machines", plan->machines);
     put_number(file, "grace_ms", (int)(o->grace / BPS_MS)); /* an hour at most */
@@ -115,8 +117,9 @@ static struct bps_run_plan plan_of(const struct bps_run_options *o, size_t index
         plan.first += o->hosts[i].slots;
     }
     plan.count = o->hosts[index].slots;
-    plan.machine = (int)index;
-    plan.machines = (int)o->nhosts;
+    plan.slot = o->hosts[index].slot;
+    plan.size = o->hosts[index].size;
+    plan.machine = o->hosts[index].machine;
     plan.host = o->hosts[index].name;
     return plan;
 }
@@ -204,6 +207,9 @@ static void take_failure(struct bps_run_child *child, const char *text)
 void bps_run_part_record(void *arg, const char *text)
 {
     struct bps_run_child *child = arg;
+    if (child->leaves) {
+        return; /* it ends because it was told to */
+    }
     if (strcmp(text, "done") == 0 || strcmp(text, "empty") == 0) {
         child->done = true;
         child->unneeded = strcmp(text, "empty") == 0;
@@ -338,6 +344,7 @@ static bool take_number(struct bps_run_options *o, const char *key, const char *
     } numbers[] = {
         {"workers", &o->plan.workers}, {"servers", &o->plan.servers}, {"first", &o->plan.first},
         {"count", &o->plan.count},     {"machine", &o->plan.machine}, {"machines", &o->plan.machines},
+        {"slot", &o->plan.slot},       {"size", &o->plan.size},
     };
     char *end;
     long number = strtol(value, &end, 10);
@@ -406,10 +413,13 @@ static bool take(struct bps_run_options *o, const char *key, char *value, size_t
     return true;
 }
 
-static bool plan_is_sane(const struct bps_run_plan *plan)
+/* An elastic job may grow beyond the workers that it begins with. */
+static bool plan_is_sane(const struct bps_run_plan *plan, bool elastic)
 {
-    return plan->machines >= 1 && plan->machine < plan->machines && plan->count >= 1 && plan->workers <= COUNT_LIMIT &&
-           plan->servers <= COUNT_LIMIT && plan->count <= plan->workers && plan->first <= plan->workers - plan->count;
+    int workers = elastic ? COUNT_LIMIT : plan->workers;
+    return plan->machines >= 1 && plan->machine <= plan->machines && plan->count >= 1 && plan->workers <= COUNT_LIMIT &&
+           plan->servers <= COUNT_LIMIT && plan->count <= workers && plan->first <= workers - plan->count &&
+           plan->slot <= plan->size - plan->count;
 }
 
 int bps_run_part_read(struct bps_run_options *o)
@@ -435,7 +445,7 @@ int bps_run_part_read(struct bps_run_options *o)
             return BPS_EXIT_FAILURE;
         }
     }
-    if (!nargs || !plan_is_sane(&o->plan) || !o->plan.host || !o->plan.scheduler || !o->plan.job) {
+    if (!nargs || !plan_is_sane(&o->plan, o->elastic) || !o->plan.host || !o->plan.scheduler || !o->plan.job) {
         return bps_cmd_failure(BPS_RUN_NAME, "the description of the job is not complete");
     }
     return -1;

@@ -51,8 +51,8 @@ static void set_old_variables(const struct bps_run_plan *plan, const struct bps_
     }
     if (child->role == BPS_RUN_WORKER) {
         set_number("DMLC_WORKER_ID", plan->machine);
-        set_number("BYTEPS_LOCAL_RANK", child->rank - plan->first);
-        set_number("BYTEPS_LOCAL_SIZE", plan->count);
+        set_number("BYTEPS_LOCAL_RANK", plan->slot + child->rank - plan->first);
+        set_number("BYTEPS_LOCAL_SIZE", plan->size);
     }
     unsetenv("BYTEPS_GLOBAL_RANK");
 }
@@ -79,7 +79,8 @@ static void set_configuration(const struct bps_run *run, const struct bps_run_ch
     fprintf(file, "\ncluster.workers=%d\ncluster.servers=%d", plan->workers, plan->servers);
     fprintf(file, "\ncluster.rank=%d", child->role == BPS_RUN_SCHEDULER ? -1 : child->rank);
     if (child->role == BPS_RUN_WORKER) {
-        fprintf(file, "\ncluster.local_rank=%d\ncluster.local_size=%d\n", child->rank - plan->first, plan->count);
+        int rank = plan->slot + child->rank - plan->first;
+        fprintf(file, "\ncluster.local_rank=%d\ncluster.local_size=%d\n", rank, plan->size);
     } else {
         fprintf(file, "\ncluster.local_rank=-1\ncluster.local_size=-1\ncluster.stay=true\n");
     }
@@ -167,7 +168,7 @@ static bool pipes_open(struct pipes *p, bool inherit, bool control)
     return ok;
 }
 
-static void reset_signals(void)
+void bps_run_reset_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGTTOU};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
@@ -186,7 +187,7 @@ static _Noreturn void become(struct bps_run *run, const struct bps_run_child *ch
     if (getppid() != manager) {
         _exit(BPS_EXIT_FAILURE);
     }
-    reset_signals();
+    bps_run_reset_signals();
     bool ok = dup2(p->in[0], STDIN_FILENO) >= 0;
     if (!run->inherit) {
         ok = ok && dup2(p->out[1], STDOUT_FILENO) >= 0 && dup2(p->err[1], STDERR_FILENO) >= 0;

@@ -245,17 +245,22 @@ class _Gated:
 
 
 class ByRun(_Gated):
-    """A job of `byteps run`; `hosts` is for its --hosts, with all workers, `worker` is what does the steps."""
+    """A job of `byteps run`; `hosts` is for its --hosts, with all workers, or a `script` names them; `worker` is what
+    does the steps."""
 
     def __init__(
-        self, steps, workers=2, servers=1, settings=(), address=ADDRESS, hosts=None, worker=(WORKER,), more=()
+        self, steps, workers=2, servers=1, settings=(), address=ADDRESS, hosts=None, worker=(WORKER,), more=(),
+        script=None,
     ):
         env = self._prepare()
         options = [word for setting in (*_ways(), *settings) for word in ("--set", setting)]
         options += ["--address", f"{address}:0"]
         options += ["--grace", "2 min"]  # a part that has to report may be slow on a busy machine
         options += more
-        options += ["--hosts", hosts] if hosts else ["-n", str(workers)]
+        if script:
+            options += ["--host-discovery-script", script]
+        else:
+            options += ["--hosts", hosts] if hosts else ["-n", str(workers)]
         self.job = harness.Job([*worker, *steps], workers=None, servers=servers, options=options, env=env)
         self.id, self.pid, self.wait_for = self.job.id, self.job.pid, self.job.wait_for
         self.parts = ["scheduler", *_members(workers, servers)]

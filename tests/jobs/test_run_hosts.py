@@ -302,6 +302,8 @@ class Part(unittest.TestCase):
             "servers=0",
             "first=0",
             "count=1",
+            "slot=0",
+            "size=1",
             "machine=0",
             "machines=1",
             "prefix=1",
