@@ -24,7 +24,7 @@ from byteps._horovod import *  # noqa: F403
 from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 
-from . import callbacks
+from . import callbacks, elastic
 from ._backend import Compression
 from .functions import (
     allreduce,
@@ -48,6 +48,7 @@ __all__ = [
     "broadcast_variables",
     "callbacks",
     "declare",
+    "elastic",
     "get_pushpull_speed",
     "load_model",
     "push_pull",

@@ -6,6 +6,7 @@ being compiled; all are in flight at once. What it needs of the arguments of an 
 optimizer.Reduction.
 """
 
+import contextlib
 import re
 
 import keras
@@ -31,10 +32,18 @@ def _check():
 
 name = _check()
 if name == "tensorflow":
-    from ._tensorflow import Compression, reduce
+    from ._tensorflow import Compression, after, as_in_byteps, reduce
 elif name == "torch":
     from ._torch import Compression, reduce
 else:
     from ._jax import Compression, reduce, wait  # noqa: F401
 
-__all__ = ["Compression", "name", "reduce"]
+if name != "tensorflow":  # what waits there for gradients, and what its errors mean
+
+    def after(gradients):
+        """Return a context for what follows: it has the gradients."""
+        return contextlib.nullcontext()
+
+    as_in_byteps = contextlib.nullcontext
+
+__all__ = ["Compression", "after", "as_in_byteps", "name", "reduce"]

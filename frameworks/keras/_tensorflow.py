@@ -3,10 +3,14 @@
 
 import tensorflow as tf
 
+from byteps.tensorflow._failures import as_in_byteps
+from byteps.tensorflow._steps import after, let_keras_wait
 from byteps.tensorflow.compression import Compression
 from byteps.tensorflow.gradients import Reduction
 
-__all__ = ["Compression", "reduce"]
+__all__ = ["Compression", "after", "as_in_byteps", "reduce"]
+
+let_keras_wait()
 
 
 def reduce(how, names, gradients, learning_rate):

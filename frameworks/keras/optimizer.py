@@ -53,6 +53,7 @@ class _Reducer:
         self.reduce = how
         self.reduced_before = False  # the gradients of the step that is being made
         self.variables = None  # those of the step that is being made
+        self.rest = None  # a context: the rest of this step
 
 
 class _Distributed:
@@ -70,12 +71,15 @@ class _Distributed:
 
     def _backend_apply_gradients(self, grads, trainable_variables):
         self._byteps.variables = list(trainable_variables)
-        return super()._backend_apply_gradients(grads, trainable_variables)
+        with contextlib.ExitStack() as self._byteps.rest:
+            return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads):
         """Keras calls this when the sum over several calls is there."""
         if not self._byteps.reduced_before and self.gradient_accumulation_steps:
             grads = self._byteps.reduce(list(grads), self._byteps.variables, self.learning_rate)
+            self._byteps.rest.enter_context(_backend.after(grads))
+            _ = self.iterations + 0  # what counts them in a graph waits for this
         return super()._clip_gradients(grads)
 
 

@@ -26,6 +26,7 @@ from byteps._horovod import *  # noqa: F403
 from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 
+from . import elastic
 from .compression import Compression
 from .functions import (
     BroadcastGlobalVariablesHook,
@@ -61,6 +62,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "declare",
+    "elastic",
     "get_pushpull_speed",
     "grouped_allreduce",
     "local_rank_op",

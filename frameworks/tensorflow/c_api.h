@@ -57,6 +57,7 @@ typedef void (*TF_InferShape)(TF_ShapeInferenceContext *context, TF_Status *stat
     SYMBOL(TF_Status *, TF_NewStatus, (void))                                                                          \
     SYMBOL(void, TF_DeleteStatus, (TF_Status *))                                                                       \
     SYMBOL(void, TF_SetStatus, (TF_Status *, int code, const char *text))                                              \
+    SYMBOL(void, TF_SetPayload, (TF_Status *, const char *key, const char *value))                                     \
     SYMBOL(int, TF_GetCode, (const TF_Status *))                                                                       \
     SYMBOL(const char *, TF_Message, (const TF_Status *))                                                              \
     SYMBOL(void, TF_DeleteTensor, (TF_Tensor *))                                                                       \

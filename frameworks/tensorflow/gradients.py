@@ -17,6 +17,7 @@ from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
+from ._steps import let_keras_wait, together
 from .compression import Compression, Compressor
 from .ops import push_pull, unique
 
@@ -78,7 +79,7 @@ def _reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     before, after = how.scales
-    return [
+    reduced = [
         push_pull(
             gradient,
             device_dense=how.device,
@@ -92,6 +93,7 @@ def _reduce(how, names, gradients, learning_rate):
         )
         for i, (name, gradient) in enumerate(zip(names, gradients))
     ]
+    return reduced if graph is None else together(reduced, how.device)
 
 
 @functools.lru_cache(maxsize=64)
@@ -125,6 +127,7 @@ class _DistributedGradientTape:
         """Return the gradients as the tape does, reduced over all workers."""
         gradients = super().gradient(target, sources, *args, **keywords)
         flat = tf.nest.flatten(sources)
+        let_keras_wait()
         reduced = self._byteps(tf.nest.flatten(gradients), flat)
         return tf.nest.pack_sequence_as(sources, reduced)
 

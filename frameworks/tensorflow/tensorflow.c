@@ -92,9 +92,14 @@ static int code_of(bps_status status)
     }
 }
 
+/* With the core's own number as a payload, which tells apart what is one to TensorFlow; _failures.py reads it. */
 static void set_status(TF_Status *out, bps_status status, const char *text)
 {
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", (int)status);
     tf.TF_SetStatus(out, code_of(status), text != NULL && text[0] != '\0' ? text : bps_strerror(status));
+    tf.TF_SetPayload(out, "byteps", number);
 }
 
 /* ---- TensorFlow's callback ----------------------------------------------------------------------------- */

@@ -46,6 +46,24 @@ class Training(scripted.TestCase):
         self.train("jax", *OF_A_BACKEND, workers=2, servers=1)
 
 
+class Elastic(scripted.TestCase):
+    python = PYTHON
+
+    def check(self, backend):
+        if not harness.has_module(PYTHON, "keras" if backend == "tensorflow" else backend):
+            self.skipTest(f"{backend} is not installed for {PYTHON}")
+        options = ["--set", "cluster.min_workers=1"]
+        self.run_script("keras_elastic_state.py", options=options, env={"KERAS_BACKEND": backend})
+
+    def test_tensorflow(self):
+        self.framework = "keras"
+        self.check("tensorflow")
+
+    def test_torch(self):
+        self.framework = "keras on torch"
+        self.check("torch")
+
+
 @unittest.skipUnless(IMAGES.is_dir(), "the Debian package dataset-fashion-mnist is not installed")
 class Example(unittest.TestCase):
     """examples/train_keras.py; what it trains with is tested above, on each of the backends."""

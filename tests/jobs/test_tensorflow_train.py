@@ -22,6 +22,15 @@ class Training(scripted.TestCase):
         self.run_script("tensorflow_train.py", workers=3, servers=1)
 
 
+class Elastic(scripted.TestCase):
+    python = PYTHON
+    framework = "tensorflow"
+
+    def test_state(self):
+        options = ["--set", "cluster.min_workers=1"]
+        self.run_script("tensorflow_elastic_state.py", workers=2, servers=1, options=options)
+
+
 class Programs(scripted.TestCase):
     python = PYTHON
     framework = "tensorflow"

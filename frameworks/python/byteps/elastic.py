@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training that goes on while workers come and go, under Horovod's names; what all frameworks have alike.
 
-The job must be elastic: ``cluster.min_workers``. byteps.torch.elastic has the rest for PyTorch.
+The job must be elastic: ``cluster.min_workers``. byteps.torch.elastic, byteps.tensorflow.elastic and
+byteps.keras.elastic have the rest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from ._basics import members_wait
 from ._errors import LostError, MembershipError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from typing import Any, Callable, Iterable
 
 __all__ = ["HorovodInternalError", "HostsUpdatedInterrupt", "ObjectState", "State", "run_fn"]
@@ -104,26 +107,32 @@ def _sync(state):
     state.save()
     try:
         state.sync()
-    except LostError:
+    except Exception:
         state.restore()  # part of it may have come
         raise
     state.save()
 
 
-def run_fn(func: Callable[..., Any], reset: Callable[[], object]) -> Callable[..., Any]:
+def run_fn(
+    func: Callable[..., Any],
+    reset: Callable[[], object],
+    failures: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext,
+) -> Callable[..., Any]:
     """Return a function that calls func(state, ...) again, with other workers, when some are lost or come.
 
     It first gives all the state of rank 0, which is no newcomer if any other is left. A MembershipError has changed
     nothing, so that the state stays as it is; after any other HorovodInternalError it is that of the last commit().
-    `reset` is reform(), with what else a framework needs.
+    `reset` is reform(), with what else a framework needs; in the context `failures()` a framework's own errors become
+    these.
     """
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
         while True:
             try:
-                _sync(state)
-                return func(state, *args, **kwargs)
+                with failures():
+                    _sync(state)
+                    return func(state, *args, **kwargs)
             except (MembershipError, HostsUpdatedInterrupt):
                 reset()
             except HorovodInternalError:

@@ -4,4 +4,4 @@
 from byteps.keras import *  # noqa: F403
 from byteps.keras import __all__ as __all__
 
-from . import callbacks  # noqa: F401
+from . import callbacks, elastic  # noqa: F401
