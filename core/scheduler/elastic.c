@@ -30,12 +30,17 @@ uint32_t bps_roster_waiting(const struct bps_roster *roster)
     return n;
 }
 
+static bool survives(const struct bps_seat *seat)
+{
+    return seat->join.role == BPS_ROLE_WORKER && seat->join.before >= 0 && !seat->left;
+}
+
 uint32_t bps_roster_survivors(const struct bps_roster *roster)
 {
     uint32_t n = 0;
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
-        n += seat->join.before >= 0 && !seat->left;
+        n += survives(seat);
     }
     return n;
 }
@@ -100,6 +105,23 @@ bool bps_roster_settle(struct bps_roster *roster)
     return enough;
 }
 
+/* They have the first ranks, in the order of those that they had; newcomers may have asked for them earlier. */
+static void survivors_come_first(struct bps_roster *roster)
+{
+    struct bps_seat *seat;
+    const struct bps_seat *other;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        seat->rank = seat->join.role == BPS_ROLE_WORKER && !seat->left ? BPS_NO_RANK : seat->rank;
+    }
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        bool free = survives(seat);
+        TAILQ_FOREACH(other, &roster->seats, entry) {
+            free &= !survives(other) || other->rank != (uint32_t)seat->join.before;
+        }
+        seat->rank = free ? (uint32_t)seat->join.before : seat->rank;
+    }
+}
+
 /* Whether somebody has come that had another rank before, or one that there is not. */
 static bool has_gaps(const struct bps_roster *roster, uint32_t role)
 {
@@ -107,7 +129,7 @@ static bool has_gaps(const struct bps_roster *roster, uint32_t role)
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
         uint32_t wanted = bps_roster_wanted(roster, seat->join.role);
-        gaps |= seat->join.role == role && seat->rank != BPS_NO_RANK && seat->rank >= wanted;
+        gaps |= seat->join.role == role && (survives(seat) || (seat->rank != BPS_NO_RANK && seat->rank >= wanted));
     }
     return gaps && roster->elastic.most > 0;
 }
@@ -132,6 +154,9 @@ static void close_gaps(struct bps_roster *roster, uint32_t role)
 
 void bps_roster_close_gaps(struct bps_roster *roster)
 {
+    if (roster->elastic.most > 0 && bps_roster_survivors(roster) > 0) {
+        survivors_come_first(roster);
+    }
     for (uint32_t role = BPS_ROLE_WORKER; role <= BPS_ROLE_SERVER; role++) {
         if (has_gaps(roster, role)) {
             close_gaps(roster, role);

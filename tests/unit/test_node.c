@@ -170,6 +170,29 @@ START_TEST(test_early_seats)
 }
 END_TEST
 
+/* Newcomers may ask another scheduler for ranks before the survivors come to it. */
+START_TEST(test_survivors_come_first)
+{
+    const int32_t before[] = {BPS_IS_NEW, 2, BPS_JOINS_AGAIN, 0}, asked[] = {0, -1, 2, 0};
+    const uint32_t expected[] = {2, 1, 3, 0};
+    struct bps_roster roster;
+    bps_roster_init(&roster, 4, 1, BPS_COLOCATED_NONE);
+    bps_roster_be_elastic(&roster, 1, 4);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, 0, 1, false), BPS_OK);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, asked[i], 1, false), BPS_OK);
+        nth(&roster, i + 1)->join.before = before[i];
+    }
+    bps_roster_close_gaps(&roster);
+    ck_assert_int_eq(bps_roster_assign(&roster), BPS_OK);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_uint_eq(nth(&roster, i + 1)->rank, expected[i]);
+    }
+    ck_assert_uint_eq(nth(&roster, 0)->rank, 0);
+    bps_roster_fini(&roster);
+}
+END_TEST
+
 /* A view of a job of two workers and two servers of a shard each. */
 static struct bps_view *view_of(uint32_t number, bool gone)
 {
@@ -787,6 +810,7 @@ int main(void)
     tcase_add_test(tests, test_hosts_of_the_missing);
     tcase_add_test(tests, test_many_missing);
     tcase_add_test(tests, test_early_seats);
+    tcase_add_test(tests, test_survivors_come_first);
     tcase_add_test(tests, test_views_follow_one_another);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
