@@ -425,5 +425,11 @@ bool bps_run_log_open(struct bps_run *run, struct bps_run_child *child);
 bool bps_run_is_here(const char *host);
 /* Chooses an address of this machine that all hosts can reach, with port 0; freed by the caller. */
 char *bps_run_choose_address(const struct bps_run_options *options);
+/*
+ * Keeps the port until this process ends, so that it is free whenever another scheduler is to listen there: the socket
+ * is bound, but does not listen. Returns the address with the port that it has got instead of 0; freed by the caller.
+ * An address that cannot be had here is returned as it is: the scheduler says why.
+ */
+char *bps_run_hold_address(const char *address);
 
 #endif

@@ -155,6 +155,7 @@ void bps_run_start_scheduler(struct bps_run *run)
 {
     int pipe[2];
     char number[16], none[] = "", *lost;
+    struct bps_run_options *o = run->options;
     if (pipe2(pipe, O_CLOEXEC) != 0) {
         bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
         bps_run_fail(run, BPS_EXIT_FAILURE);
@@ -162,6 +163,9 @@ void bps_run_start_scheduler(struct bps_run *run)
     }
     snprintf(number, sizeof(number), "%d", pipe[1]);
     lost = list_lost(run);
+    if (!run->scheduler) {
+        o->plan.scheduler = bps_run_keep(o, bps_run_hold_address(o->plan.scheduler));
+    }
     char *argv[] = {"byteps",   "scheduler", "--announce", number,
                     "--absent", "0",         "--left",     run->left ? run->left : none,
                     "--lost",   lost,        NULL};

@@ -8,6 +8,8 @@ starts it again by itself.
 import contextlib
 import os
 import signal
+import socket
+import struct
 import time
 import unittest
 
@@ -20,6 +22,8 @@ QUICK = ["cluster.rendezvous_timeout=3s"]
 LATER = ["push:new:70000:float32:sum:1", "push:grad:8:float32:sum:1", "forget:warm", "push:warm:9:float32:sum:1"]
 """Of "grad" the scheduler knows another form."""
 STEPS = ["init", "push:warm:8:float32:sum:1", "loop:grad:100000:enough", "gate:later", *LATER, "leave"]
+IP_LOCAL_PORT_RANGE = 51
+"""For the socket alone; kernels before 6.3 do not know it."""
 ROUNDS = 0.5
 """Seconds of rounds without a scheduler."""
 
@@ -30,6 +34,14 @@ def workers(job):
 
 def members(job):
     return [part for part in job.parts if not part.startswith("scheduler")]
+
+
+def all_unread(ports):
+    """Whether something unread is in all connections of these ports: they are reset when the process is killed."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file][1:]
+    queues = [row[4].split(":")[1] for row in rows if int(row[1].split(":")[1], 16) in ports and row[3] == "01"]
+    return all(int(queue, 16) > 0 for queue in queues)
 
 
 class Lost(unittest.TestCase):
@@ -170,6 +182,28 @@ class ByRun(unittest.TestCase):
             for part in workers(job):
                 self.assertIn("warm: ", ends[part].out, cluster.show(ends))
 
+    def port_kept(self):
+        """The kernel gives the port to nobody who asks for any, while no scheduler listens there."""
+        with cluster.ByRun(["init", "gate:idle", *OVER]) as job:
+            for part in workers(job):
+                job.wait_for("at idle", part)
+            found = job.watch_ports("scheduler")
+            run = job.job.process.pid
+            os.kill(run, signal.SIGSTOP)
+            harness.until(lambda: harness.thread_states(run) <= {"T"}, "standstill of byteps run")
+            job.stop("scheduler")
+            harness.until(lambda: all_unread(found), "words for the scheduler")
+            job.kill_and_wait("scheduler")
+            for port in found:
+                with socket.socket() as other, contextlib.suppress(OSError):
+                    other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    other.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("=HH", port, port))
+                    other.bind((cluster.ADDRESS, 0))
+                    self.assertNotEqual(other.getsockname()[1], port)
+            os.kill(run, signal.SIGCONT)
+            job.open("idle", "end")
+            self.check(job, AGAIN)
+
     def held(self, part):
         """Rounds wait for this one meanwhile."""
         with cluster.ByRun(["init", f"loop:grad:{PIECE}:enough", *OVER], settings=SETTINGS) as job:
@@ -291,6 +325,7 @@ class ByRun(unittest.TestCase):
                 "idle": self.idle,
                 "idle, servers in workers": lambda: self.idle(0),
                 "idle, hosts": lambda: self.idle(2, hosts="localhost:1,127.0.0.1:1"),
+                "port": self.port_kept,
                 "push": lambda: self.held("server 0"),
                 "pull": lambda: self.held("worker 1"),
                 "twice": self.twice,
