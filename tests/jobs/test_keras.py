@@ -49,11 +49,11 @@ class Training(scripted.TestCase):
 class Elastic(scripted.TestCase):
     python = PYTHON
 
-    def check(self, backend):
+    def check(self, backend, *checks, **how):
         if not harness.has_module(PYTHON, "keras" if backend == "tensorflow" else backend):
             self.skipTest(f"{backend} is not installed for {PYTHON}")
         options = ["--set", "cluster.min_workers=1"]
-        self.run_script("keras_elastic_state.py", options=options, env={"KERAS_BACKEND": backend})
+        self.run_script("keras_elastic_state.py", *checks, options=options, env={"KERAS_BACKEND": backend}, **how)
 
     def test_tensorflow(self):
         self.framework = "keras"
@@ -62,6 +62,10 @@ class Elastic(scripted.TestCase):
     def test_torch(self):
         self.framework = "keras on torch"
         self.check("torch")
+
+    def test_jax(self):
+        self.framework = "keras"
+        self.check("jax", "refuses_jax", workers=1, servers=0)
 
 
 @unittest.skipUnless(IMAGES.is_dir(), "the Debian package dataset-fashion-mnist is not installed")

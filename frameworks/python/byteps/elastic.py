@@ -128,9 +128,12 @@ def run_fn(
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
+        others = False
         while True:
             try:
                 with failures():
+                    if others:
+                        state.on_reset()  # which may use operations of all workers, as programs for Horovod do
                     _sync(state)
                     return func(state, *args, **kwargs)
             except (MembershipError, HostsUpdatedInterrupt):
@@ -138,6 +141,6 @@ def run_fn(
             except HorovodInternalError:
                 state.restore()
                 reset()
-            state.on_reset()
+            others = True
 
     return wrapper

@@ -96,5 +96,9 @@ def check_other_errors():
     checks.raised(KeyError, lambda: train(elastic.KerasState(made(0))), "mine")
 
 
+def refuses_jax():
+    checks.raised(ValueError, lambda: elastic.KerasState(made(0)), "on JAX the weights are gone when a step fails")
+
+
 if __name__ == "__main__":
     checks.main(globals(), bps)

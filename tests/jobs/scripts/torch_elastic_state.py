@@ -59,22 +59,24 @@ def check_what_stays():
 
 
 def check_callbacks():
-    """They are called before all get the state of rank 0."""
+    """They are called before all get the state of rank 0, and again where one of them fails."""
     state = elastic.ObjectState(bps.broadcast_object, bps.rank, value=bps.rank() + 5, calls=0)
 
     def callback():
         state.calls += 1
         state.value = 10 + bps.rank()
+        if state.calls == 1:  # as where a worker is lost meanwhile
+            raise elastic.HostsUpdatedInterrupt
 
     @elastic.run
     def train(state):
         assert state.value == (10 if state.calls else 5), state.value
-        if state.calls < 2:
+        if state.calls < 3:
             raise elastic.HostsUpdatedInterrupt
         return state.calls
 
     state.register_reset_callbacks([callback])
-    assert train(state) == 2
+    assert train(state) == 3
 
 
 def check_other_errors():
