@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -74,6 +75,62 @@ class OneHost(Case):
                 status, text = self.run_job("--nproc-per-node", "2", *program, BYTEPS_SET=settings)
                 self.assertEqual(status, 1, text)
                 self.assertRegex(text, words)
+
+
+class Elastic(Case):
+    """A job with cluster.min_workers."""
+
+    SETTINGS = "cluster.min_workers=1\ncluster.max_workers=4\ncluster.colocated=all"
+    PROGRAM = os.path.join(launched.HERE, "scripts", "elastic.py")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.end = os.path.join(folder.name, "end")
+
+    def open_end(self):
+        with open(self.end, "x", encoding="ascii"):
+            pass
+
+    @contextlib.contextmanager
+    def started(self, *arguments, **variables):
+        """A torchrun, and a function that waits until it has said something so often."""
+        env = environment(BYTEPS_SET=self.SETTINGS, END=self.end, **variables)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        agent = subprocess.Popen(torchrun(*arguments, self.PROGRAM), env=env, **pipes)
+        reader = harness._Reader(agent.stdout)
+
+        def wait_for(text, times=1):
+            harness.until(lambda: reader.text().count(text) >= times, text, 60, reader.text)
+
+        try:
+            yield agent, wait_for
+        finally:
+            agent.terminate()  # it ends its workers
+            agent.wait(60)
+            reader.join()
+
+    def test_a_killed_worker(self):
+        """torchrun ends the others while they reform, and all of them begin a new job."""
+        options = ("--standalone", "--nproc-per-node", "3", "--max-restarts", "1")
+        with self.started(*options, KILL="1") as (agent, wait_for):
+            wait_for("trains as 2 of 3", 2)
+            self.open_end()
+            self.assertEqual(agent.wait(60), 0)
+
+    def test_a_host_that_is_lost(self):
+        """The others go on without it; their torchrun waits for the lost one when they have ended."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+        options = ("--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "7",
+                   "--rdzv-conf")  # fmt: skip
+        with self.started(*options, "is_host=1,last_call_timeout=5") as (_, wait_for_first):
+            with self.started(*options, "is_host=0,last_call_timeout=5") as (second, wait_for_second):
+                wait_for_second("trains as 1 of 2")
+                second.terminate()
+                wait_for_first("reforms as 0 of 1")
+            self.open_end()
+            wait_for_first("ends as 0 of 1")
 
 
 class Secret(Case):
