@@ -197,26 +197,49 @@ static void look_at_names(struct bps_worker *worker)
     }
 }
 
+/* Whether nobody can declare it in this job any more, as a worker is lost that would take part. */
+static bool read_refusal(struct bps_reader *reply, char *why, size_t room)
+{
+    struct bps_reader r = *reply;
+    if (bps_get_u32(&r) != 0 || r.bad) {
+        return false;
+    }
+    bps_get_string(&r, why, room);
+    *reply = r;
+    return true;
+}
+
+/* `why` it is refused, or NULL. */
+static void declare_take(struct bps_tensor_entry *tensor, const char *why)
+{
+    TAILQ_REMOVE(&tensor->worker->asked, tensor, entry);
+    tensor->declaring = tensor->asked = false;
+    if (tensor->forgotten) {
+        bps_forget_declared(tensor);
+    } else if (tensor->operation.phase == BPS_PHASE_PENDING && why != NULL) {
+        bps_operation_error(&tensor->operation, BPS_ERR_MEMBERSHIP, why);
+        bps_operation_end(&tensor->operation);
+    } else if (tensor->operation.phase == BPS_PHASE_PENDING) {
+        bps_tasks_begin(&tensor->operation);
+    }
+}
+
 bps_status bps_declare_reply(void *owner, struct bps_reader *reply)
 {
     struct bps_worker *worker = owner;
+    char why[BPS_TEXT_LIMIT + 1];
     uint32_t n = bps_get_u32(reply);
     for (uint32_t i = 0; i < n; i++) {
         struct bps_tensor_entry *tensor = TAILQ_FIRST(&worker->asked);
         if (tensor == NULL) {
             return BPS_ERR_PROTOCOL;
         }
-        bps_status status = bps_declare_read(tensor, reply);
-        if (status != BPS_OK) {
-            return status;
+        bool refused = read_refusal(reply, why, sizeof why);
+        bps_status status = refused ? BPS_OK : bps_declare_read(tensor, reply);
+        if (status != BPS_OK || reply->bad) {
+            return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
         }
-        TAILQ_REMOVE(&worker->asked, tensor, entry);
-        tensor->declaring = tensor->asked = false;
-        if (tensor->forgotten) {
-            bps_forget_declared(tensor);
-        } else if (tensor->operation.phase == BPS_PHASE_PENDING) {
-            bps_tasks_begin(&tensor->operation);
-        }
+        declare_take(tensor, refused ? why : NULL);
     }
     if (!bps_reader_done(reply) || !TAILQ_EMPTY(&worker->asked)) {
         return BPS_ERR_PROTOCOL;

@@ -65,6 +65,10 @@ static void note_told(struct bps_worker *worker, uint32_t id, uint32_t round)
 void bps_forget_declared(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
+    if (tensor->id == 0) { /* it was refused */
+        recycle(tensor);
+        return;
+    }
     if (worker->forgotten.size == 0) {
         bps_loop_defer(worker->loop, bps_forget_flush, worker);
     }

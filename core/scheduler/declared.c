@@ -165,7 +165,7 @@ bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, str
 
 /* ---- answering ---- */
 
-/* The tensors of a message, in its order, and those of them that are new. */
+/* The tensors of a message, in its order, NULL for one that is refused; and those of them that are new. */
 struct asked {
     struct bps_declared_tensor **tensor, **fresh;
     uint32_t count, nfresh;
@@ -183,13 +183,14 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
                            struct asked *asked)
 {
     struct bps_form form = {.dtype = BPS_DTYPES};
+    bool closed = declared->closed[0] != '\0';
     char *name = bps_get_string_new(request, BPS_NAME_LIMIT);
     bps_status status = name == NULL ? BPS_ERR_PROTOCOL : bps_get_form(request, declared->partition, &form);
     struct bps_declared_tensor *t = NULL;
     if (status == BPS_OK) {
         HASH_FIND(by_name, declared->names, name, strlen(name), t);
     }
-    if (status == BPS_OK && t == NULL) {
+    if (status == BPS_OK && t == NULL && !closed) {
         t = tensor_new(declared, name, &form);
         name = NULL;
         if (t == NULL) {
@@ -197,13 +198,15 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
         } else {
             asked->fresh[asked->nfresh++] = t;
         }
-    } else if (status == BPS_OK) {
+    } else if (t != NULL) {
         status = bps_declared_learn(t, &form);
     }
     free(name);
     bps_form_fini(&form);
-    if (status == BPS_OK) {
+    if (status == BPS_OK && t != NULL) {
         bps_declared_use(t, rank);
+    }
+    if (status == BPS_OK) {
         asked->tensor[asked->count++] = t;
     }
     return status;
@@ -286,6 +289,17 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank, cons
     }
 }
 
+static void write_answer(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
+                         struct bps_writer *w)
+{
+    if (tensor != NULL) {
+        bps_declared_write(declared, rank, tensor, w);
+    } else {
+        bps_put_u32(w, 0);
+        bps_put_string(w, declared->closed);
+    }
+}
+
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply)
 {
@@ -306,7 +320,7 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
     status = status == BPS_OK ? placed : status;
     bps_put_u32(reply, n);
     for (uint32_t i = 0; i < asked.count && status == BPS_OK; i++) {
-        bps_declared_write(declared, rank, asked.tensor[i], reply);
+        write_answer(declared, rank, asked.tensor[i], reply);
         status = reply->failed ? BPS_ERR_NOMEM : BPS_OK;
     }
     free(asked.tensor);

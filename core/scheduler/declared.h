@@ -59,6 +59,7 @@ struct bps_declared {
     uint32_t frees;
     size_t free_room;
     uint32_t changes; /* under way */
+    char closed[80];  /* why rounds of no other tensor can end; "": they can */
     struct bps_declared_move {
         uint32_t number;                     /* of those so far */
         uint32_t waits;                      /* workers that have not answered; 0: none is under way */
@@ -70,7 +71,9 @@ struct bps_declared {
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition);
 void bps_declared_fini(struct bps_declared *declared);
 /*
- * Answers the DECLARE message of a worker: reads all names, places the new ones, writes the DECLARED message.
+ * Answers the DECLARE message of a worker: reads all names, places the new ones, writes the DECLARED message. New ones
+ * are refused when it is closed: one of those who would have to take part is not there any more. It may have heard an
+ * id from a scheduler that was lost, and have pushed under it what must not be mixed with anything else.
  */
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply);

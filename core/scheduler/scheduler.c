@@ -540,6 +540,9 @@ static void refuse_changes(struct bps_scheduler *s)
         char text[80];
         bool lost = s->book.member[s->leaver].lost;
         snprintf(text, sizeof text, lost ? "worker %u was lost" : "worker %u has left the job", s->leaver);
+        if (is_elastic(s)) {
+            snprintf(s->declared.closed, sizeof s->declared.closed, "%s", text);
+        }
         bps_declared_refuse(&s->declared, is_elastic(s) ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text, send_worker, s);
         bps_declared_stay(&s->declared, send_worker, s);
         s->retiring = NOBODY;
@@ -924,6 +927,7 @@ static void lose_absent(struct bps_scheduler *s)
             lose_member(s, s->book.member[i].role, s->book.member[i].rank, who, why);
         }
     }
+    refuse_changes(s);
 }
 
 /* The book is a copy of the job's, with which it goes on, as the next view. */

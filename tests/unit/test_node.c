@@ -520,6 +520,39 @@ START_TEST(test_declared_nonsense)
 }
 END_TEST
 
+/* What no worker has declared before one was lost cannot be summed any more. */
+START_TEST(test_declared_closed)
+{
+    struct bps_declared declared;
+    struct bps_writer w, known, reply;
+    struct bps_reader r;
+    char why[80];
+    ck_assert_int_eq(bps_declared_init(&declared, &two_shards, 1024), BPS_OK);
+    bps_writer_init(&w);
+    bps_put_u32(&w, 1);
+    ask(&w, "a", BPS_FLOAT32, 4);
+    ck_assert_int_eq(answer(&declared, &w, &known), BPS_OK);
+    bps_writer_fini(&w);
+    bps_writer_fini(&known);
+    snprintf(declared.closed, sizeof declared.closed, "worker 1 was lost");
+    bps_writer_init(&w);
+    bps_put_u32(&w, 2);
+    ask(&w, "b", BPS_FLOAT32, 4);
+    ask(&w, "a", BPS_FLOAT32, 4);
+    ck_assert_int_eq(answer(&declared, &w, &reply), BPS_OK);
+    bps_reader_init(&r, reply.data, reply.size);
+    ck_assert_uint_eq(bps_get_u32(&r), 2);
+    ck_assert_uint_eq(bps_get_u32(&r), 0);
+    bps_get_string(&r, why, sizeof why);
+    ck_assert_str_eq(why, "worker 1 was lost");
+    ck_assert_uint_eq(bps_get_u32(&r), 1); /* "a" */
+    ck_assert_uint_eq(declared.last, 1);
+    bps_writer_fini(&reply);
+    bps_writer_fini(&w);
+    bps_declared_fini(&declared);
+}
+END_TEST
+
 /* ---- tensors that change their form ---- */
 
 /* The last CHANGED message, and to how many it went. */
@@ -819,6 +852,7 @@ int main(void)
     tcase_add_test(tests, test_declared);
     tcase_add_test(tests, test_declared_at_once);
     tcase_add_test(tests, test_declared_nonsense);
+    tcase_add_test(tests, test_declared_closed);
     tcase_add_test(tests, test_change);
     tcase_add_test(tests, test_change_refused);
     tcase_add_test(tests, test_forget);
