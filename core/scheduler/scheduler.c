@@ -874,6 +874,7 @@ static void put_off_others(struct bps_scheduler *s)
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         seat->early = true;
+        seat->rank = is_elastic(s) && seat->join.before < 0 ? BPS_NO_RANK : seat->rank; /* that is a survivor's */
         if ((s->returning.leavers > 0 && scheduler_cluster(s)->stay) || is_elastic(s)) {
             continue; /* they gather for the next generation */
         }
