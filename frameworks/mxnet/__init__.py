@@ -15,7 +15,7 @@ or, with Module, DistributedOptimizer and broadcast_parameters. Horovod's names 
 functions for the same tensors.
 
 Every failure of an operation is an mxnet.base.MXNetError where its result is used, on every worker that took part,
-whose text has the cause.
+whose text has the cause; the loss of a member is a LostError as well.
 """
 
 from typing import TYPE_CHECKING
@@ -48,6 +48,8 @@ from .ops import (
 from .optimizer import DistributedOptimizer
 from .trainer import DistributedTrainer
 
+from . import elastic  # isort: skip
+
 if not TYPE_CHECKING:  # else every name would be known
     __getattr__ = absent(__name__)
 
@@ -65,6 +67,7 @@ __all__ = [
     "broadcast_parameters",
     "byteps_declare_tensor",
     "byteps_push_pull",
+    "elastic",
     "get_pushpull_speed",
     "grouped_allreduce",
     "grouped_allreduce_",

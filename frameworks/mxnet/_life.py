@@ -16,7 +16,7 @@ from .ops import pending
 _LIMIT = 5.0  # seconds, as the library itself waits for operations that nobody joins
 
 
-def _settle(in_queue):
+def settle(in_queue):
     """Wait until all operations have begun, or have ended; return whether they have."""
     deadline = time.monotonic() + _LIMIT
     while pending(in_queue) and time.monotonic() < deadline:
@@ -26,19 +26,19 @@ def _settle(in_queue):
 
 def shutdown() -> None:
     """Finish the operations in flight and leave the job; see byteps.numpy.shutdown()."""
-    _settle(in_queue=True)
+    settle(in_queue=True)
     _basics.shutdown()
 
 
 def suspend() -> None:
     """Leave the job like shutdown(), but remember the declared tensors for resume()."""
-    _settle(in_queue=True)
+    settle(in_queue=True)
     _basics.suspend()
 
 
 @atexit.register
 def _leave_before_mxnet():
     """Leave the job if something is in flight that nobody joins: MXNet's own handler would wait for it for ever."""
-    if not _settle(in_queue=False) and _bps.is_initialized():
+    if not settle(in_queue=False) and _bps.is_initialized():
         with contextlib.suppress(Error):  # whose operations they are hears of it
             _bps.shutdown()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any, Mapping
 
 from mxnet import gluon
@@ -11,10 +12,13 @@ from mxnet import gluon
 from byteps._basics import check_root, require_equal
 from byteps._names import unique_name
 
+from ._failures import wait_all
 from .ops import broadcast_inplace
 
+synced: weakref.WeakSet[gluon.Parameter] = weakref.WeakSet()  # those that broadcast_parameters() was called for
 
-def _arrays(params):
+
+def arrays_of(params):
     """Return the arrays of parameters by name, and the parameters whose arrays are not there yet."""
     arrays, deferred = {}, []
     for name in sorted(params):
@@ -45,15 +49,15 @@ def broadcast_parameters(params: Mapping[str, Any] | gluon.ParameterDict, root_r
     root = check_root(root_rank)
     if not hasattr(params, "keys"):
         raise ValueError(f"invalid params of type {type(params).__name__}; expected a dict, or net.collect_params()")
-    arrays, deferred = _arrays(params)
+    arrays, deferred = arrays_of(params)
     forms = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
     require_equal(f"root {root}: {forms}", "the parameters to broadcast")
     for i, array in enumerate(arrays.values()):
         broadcast_inplace(array, root, f"{prefix}parameter_{i}")
     for parameter in deferred:
         _broadcast_when_made(parameter, root)
-    for array in arrays.values():
-        array.wait_to_read()
+    wait_all(arrays.values())
+    synced.update(value for value in params.values() if isinstance(value, gluon.Parameter) and value not in deferred)
 
 
 def _broadcast_when_made(parameter, root):

@@ -97,15 +97,27 @@ static void fail(const struct on_complete *done, const char *text)
     mx._ZNSt13runtime_errorD1Ev(error);
 }
 
+/* MXNet in Python makes an exception of this name of a text that begins with it: _failures.py. */
+static const char *kind_of(bps_status status)
+{
+    return status == BPS_ERR_LOST         ? "byteps.LostError: "
+           : status == BPS_ERR_MEMBERSHIP ? "byteps.MembershipError: "
+                                          : "";
+}
+
 /* The core's callback. */
 static void end(void *arg, bps_status status, const char *text)
 {
     struct on_complete done = ((struct operation *)arg)->done;
+    char line[sizeof(((struct bps_report *)NULL)->text) + 32];
 
-    if (status < 0)
-        fail(&done, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
-    else
+    if (status < 0) {
+        text = text != NULL && text[0] != '\0' ? text : bps_strerror(status);
+        snprintf(line, sizeof(line), "%s%s", kind_of(status), text);
+        fail(&done, line);
+    } else {
         done.callback(done.engine, done.param, NULL);
+    }
 }
 
 /*

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from mxnet import gluon
 
-from byteps._basics import Average, end_step
+from byteps._basics import Average, end_step, is_elastic
 from byteps._horovod import predivide_scales
 
+from ._failures import wait_all
 from .compression import Compression, sends_signs, take_momentum
-from .functions import broadcast_parameters
+from .functions import broadcast_parameters, synced
 from .kvstore import BytePS
 from .optimizer import DistributedOptimizer
 
@@ -33,6 +34,10 @@ class DistributedTrainer(gluon.Trainer):
 
     A gradient that backward() has not made anew since the last step counts as zeros. With ``ignore_stale_grad=True``,
     the same on all workers, a parameter is left out where no worker has used it; where some have, all update it.
+
+    In an elastic job (``cluster.min_workers``) a step changes nothing before all its gradients are there: one that
+    fails can be made again. Newcomers make their first step with workers that have made many, so the trainer sends
+    no parameters: elastic.GluonState does, or broadcast_parameters().
     """
 
     def __init__(
@@ -94,7 +99,9 @@ class DistributedTrainer(gluon.Trainer):
             update_on_kvstore=False,
         )
         self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
-        broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
+        self._whole = is_elastic()
+        if not self._whole:
+            broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Average the gradients over all workers and make a step of the optimizer; batch_size: of this worker."""
@@ -108,7 +115,20 @@ class DistributedTrainer(gluon.Trainer):
         """Bring parameters to all workers; programs for the original call it before the first step."""
         if not self._kv_initialized:
             self._init_kvstore()
-        super()._init_params()
+        if self._whole:
+            self._require_synced()
+        else:
+            super()._init_params()
+
+    def _require_synced(self):
+        """Raise if parameters may differ between the workers of an elastic job."""
+        missing = [parameter.name for parameter in self._params if parameter not in synced]
+        if missing:
+            raise RuntimeError(
+                f"in an elastic job (cluster.min_workers) DistributedTrainer does not broadcast parameters, such as "
+                f"{missing[0]}: train with byteps.mxnet.elastic.run and a GluonState, or call broadcast_parameters()"
+            )
+        self._params_to_init = []
 
     def _allreduce_grads(self):
         self._store.learning_rate = self.learning_rate
@@ -121,6 +141,8 @@ class DistributedTrainer(gluon.Trainer):
                 elif before != 1:
                     gradient *= before
         super()._allreduce_grads()
+        if self._whole:
+            wait_all(gradient for parameter in self._trained() for gradient in parameter.list_grad())
         if before != 1:
             self._optimizer.rescale_grad = 1.0
 

@@ -14,7 +14,7 @@ class Ends(ended.TestCase):
     framework = "mxnet"
     program = "mxnet_ends.py"
     loops = ("trainer", "hand")
-    error = "MXNetError"
+    error = "LostError"
 
 
 if __name__ == "__main__":

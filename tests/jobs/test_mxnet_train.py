@@ -32,6 +32,10 @@ class Training(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("mxnet_train.py", workers=3, servers=1)
 
+    def test_elastic_state(self):
+        options = ["--set", "cluster.min_workers=1"]
+        self.run_script("mxnet_elastic_state.py", workers=2, servers=1, options=options)
+
 
 if __name__ == "__main__":
     unittest.main()

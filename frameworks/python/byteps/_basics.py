@@ -259,6 +259,11 @@ def members_wait() -> int:
     return _bps.members_wait()
 
 
+def is_elastic() -> bool:
+    """Return whether workers of this job may be lost and come while it trains: ``cluster.min_workers``."""
+    return int(_bps.conf("cluster.min_workers")) > 0
+
+
 def _whole(name, value):
     try:
         return int(str(value))

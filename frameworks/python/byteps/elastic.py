@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training that goes on while workers come and go, under Horovod's names; what all frameworks have alike.
 
-The job must be elastic: ``cluster.min_workers``. byteps.torch.elastic, byteps.tensorflow.elastic and
-byteps.keras.elastic have the rest.
+The job must be elastic: ``cluster.min_workers``. byteps.torch.elastic, byteps.tensorflow.elastic,
+byteps.keras.elastic and byteps.mxnet.elastic have the rest.
 """
 
 from __future__ import annotations
