@@ -124,14 +124,14 @@ class Job:
         self._env = {"BYTEPS_SECRET": secrets.token_hex(32), **os.environ}
         self._common = [*filter(None, [self._env.get("BYTEPS_SET")]), *settings, f"cluster.job={self.id}"]
         self._common += [f"cluster.workers={len(shape.ranks)}", f"cluster.servers={len(shape.servers)}"]
-        program = os.environ.get("BYTEPS_PROGRAM", "byteps")
+        self._program, self._scheduler_host = os.environ.get("BYTEPS_PROGRAM", "byteps"), scheduler_host
         try:
-            address = self._start_scheduler(program, scheduler_host)
+            self.address = self.start_scheduler("scheduler", f"{bed.address(scheduler_host)}:0")
             for name, host in shape.parts():
                 role, rank = name.split()
-                lines = [f"cluster.scheduler={address}", f"cluster.role={role}", f"cluster.rank={rank}"]
+                lines = [f"cluster.scheduler={self.address}", f"cluster.role={role}", f"cluster.rank={rank}"]
                 lines += (host_settings or {}).get(host, [])
-                self._start(name, host, [program, "server"] if role == "server" else command, lines, env)
+                self._start(name, host, [self._program, "server"] if role == "server" else command, lines, env)
         except BaseException:
             self.close()
             raise
@@ -140,21 +140,23 @@ class Job:
         full = dict(self._env, **(env or {}), BYTEPS_SET="\n".join([*self._common, *lines]))
         self.parts[name] = _Part(self.bed, name, host, command, full, **self._how, **how)
 
-    def _start_scheduler(self, program, host):
+    def start_scheduler(self, name, address):
+        """Starts a scheduler that is called `name` here, and returns its address. One in the place of another one that
+        was lost has the address of that."""
         reading, writing = os.pipe()
         with open(reading, encoding="ascii") as announced:
             try:
-                lines = ["cluster.role=scheduler", f"cluster.scheduler={self.bed.address(host)}:0"]
-                command = [program, "scheduler", "--announce", str(writing)]
-                self._start("scheduler", host, command, lines, pass_fds=[writing])
+                lines = ["cluster.role=scheduler", f"cluster.scheduler={address}"]
+                command = [self._program, "scheduler", "--announce", str(writing)]
+                self._start(name, self._scheduler_host, command, lines, pass_fds=[writing])
             finally:
                 os.close(writing)
-            address = announced.readline().strip()
-        if not address:
-            self.parts["scheduler"].process.wait()
-            self._join("scheduler")
-            raise OSError(f"the scheduler did not start\n{self.show()}")
-        return address
+            announcement = announced.readline().strip()
+        if not announcement:
+            self.parts[name].process.wait()
+            self._join(name)
+            raise OSError(f"{name} did not start\n{self.show()}")
+        return announcement
 
     def __enter__(self):
         return self
