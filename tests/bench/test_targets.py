@@ -14,6 +14,7 @@ import testbed  # noqa: E402  (it lies in the folder that was just added)
 ELSEWHERE = {
     "bench-check": "test_instructions.py",
     "bench-compression": "test_compression.py",
+    "bench-faults": "test_faults.py",
     "bench-record": "test_instructions.py",
     "bench-slow-links": "test_slow_links.py",
     "bench-verbs": "tests/verbs, in the virtual machine",
