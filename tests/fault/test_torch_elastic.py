@@ -56,12 +56,15 @@ class Elastic(unittest.TestCase):
             job.open("end")
             self.check(job.finish(), ["worker 1", "another", "third"])
 
-    def test_example(self):
-        """examples/elastic.py, as it says: a worker is killed, and byteps run starts another one."""
+    def example(self):
+        """The path of examples/elastic.py; skips the test without the images."""
         if not os.path.isdir("/usr/share/datasets/fashion-mnist"):
             self.skipTest("the images are in the Debian package dataset-fashion-mnist")
-        program = os.path.join(os.environ.get("top_srcdir", "."), "examples", "elastic.py")
-        command = [*imported.interpreter(harness.python(), "torch", None), program]
+        return os.path.join(os.environ.get("top_srcdir", "."), "examples", "elastic.py")
+
+    def test_example(self):
+        """As it says: a worker is killed, and byteps run starts another one."""
+        command = [*imported.interpreter(harness.python(), "torch", None), self.example()]
         options = ["--epochs", "2", "--limit", "1000"]
         with cluster.ByRun(options, 2, 1, worker=command, more=["--min-workers", "1"]) as job:
             job.wait_for("2 workers go on in epoch 1, after 0 steps", "worker 0")
@@ -71,6 +74,15 @@ class Elastic(unittest.TestCase):
         text = cluster.show(ends)
         self.assertEqual(ends["byteps run"].status, 0, text)
         self.assertRegex(text, r"epoch 2/2 .* test accuracy [3-9]\d\.", text)
+
+    def test_example_kills_at_random(self):
+        """By itself it kills any process of its job, and all workers that are left have learned the same."""
+        options = ["--epochs", "2", "--limit", "9000", "--kill-every", "2", "--kills", "3"]
+        ended = harness.execute([harness.python(), self.example(), *options])
+        text = f"status {ended.returncode}\n{ended.stdout}{ended.stderr}"
+        self.assertEqual(ended.returncode, 0, text)
+        self.assertRegex(ended.stdout, r"killed: .*[1-3] times", text)
+        self.assertRegex(ended.stdout, r"\d workers ended after \d+ steps .* test accuracy [6-9]\d\.", text)
 
 
 if __name__ == "__main__":
