@@ -11,7 +11,7 @@ import textwrap
 import unittest
 
 import launched
-from launched import BOTH, TRAIN, Case, environment, harness
+from launched import BOTH, HERE, TRAIN, Case, environment, harness
 
 SEAL = "/run/munge/munge.socket.2"  # where the library of MUNGE looks
 NODES = 4
@@ -103,8 +103,8 @@ class Slurm:
             self.parts[name] = self.bed.popen(host, command, env=self.env, stdout=out, stderr=out)
             self.started.append(self.parts[name])
 
-    def popen(self, *command, **variables):
-        return self.bed.popen(0, command, env={**self.env, **variables}, cwd=self.folder, **BOTH)
+    def popen(self, *command, text=True, **variables):
+        return self.bed.popen(0, command, env={**self.env, **variables}, cwd=self.folder, **{**BOTH, "text": text})
 
     def ask(self, *command, **variables):
         return harness.communicate(self.popen(*command, **variables))[0].strip()
@@ -226,6 +226,51 @@ class Jobs(Case):
         harness.until(lambda: not self.slurm.ask("squeue", "-h", "-j", job), "end", show=lambda: self.read(out))
         self.check(self.read(out), PLACES)
         self.slurm.revive(node)
+
+    @contextlib.contextmanager
+    def elastic(self, *options, **variables):
+        """A step of an elastic job on three nodes, what waits for its words, and what lets it end; it must end well."""
+        end = os.path.join(self.slurm.folder, f"end of {self.id()}")
+        command = [harness.python(), os.path.join(HERE, "scripts", "elastic.py")]
+        settings = "cluster.min_workers=1\ncluster.colocated=all"
+        variables.update(BYTEPS_SET=settings, END=end, text=False)
+        step = self.slurm.popen("srun", *options, "-w", "h1,h2,h3", "--ntasks-per-node=1", *command, **variables)
+        reader = harness._Reader(step.stdout)
+
+        def wait_for(text):
+            harness.until(lambda: text in reader.text(), text, 60, reader.text)
+
+        def let_end():
+            with open(end, "w", encoding="ascii"):
+                pass
+
+        try:
+            wait_for("trains as 2 of 3")
+            yield step, wait_for, let_end
+        finally:
+            let_end()
+            step.wait(60)
+            reader.join()
+
+    def test_a_killed_task_of_an_elastic_job(self):
+        """The others go on; srun has the status of the lost one."""
+        with self.elastic(KILL="2") as (step, wait_for, let_end):
+            wait_for("reforms as 1 of 2")
+            let_end()
+            wait_for("ends as 1 of 2")
+            self.assertEqual(step.wait(60), 128 + signal.SIGKILL)
+
+    @unittest.skipUnless(os.environ.get("ALL_CLUSTER_TESTS"), "takes half a minute of waiting for Slurm")
+    def test_a_node_of_an_elastic_job_dies(self):
+        """The tasks on the others go on, also when Slurm knows of it."""
+        with self.elastic("--no-kill") as (step, wait_for, let_end):
+            self.slurm.kill("h3")
+            wait_for("reforms as 1 of 2")
+            wait_for("Node failure on h3")
+            let_end()
+            wait_for("ends as 1 of 2")
+            self.assertEqual(step.wait(60), 0)
+        self.slurm.revive("h3")
 
     def read(self, path):
         with open(path, encoding="utf-8") as file:

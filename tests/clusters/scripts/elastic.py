@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains in an elastic job, and reforms when a worker is lost, until the file $END is there; says who it is each time.
 
-With KILL=RANK that worker dies in the first attempt of torchrun.
+With KILL=RANK that worker dies in the first attempt, of which torchrun may make several.
 """
 
 import os
@@ -18,7 +18,7 @@ def say(what):
 
 
 bps.init()
-dies = os.environ.get("KILL") == str(bps.rank()) and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+dies = os.environ.get("KILL") == str(bps.rank()) and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
 say("joins")
 step, over = 0, False
 while not over:
