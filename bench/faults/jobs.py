@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from testbed import Job, Shape
+from testbed import Job, Shape, kernel
 
 WORKERS, SERVERS = 3, 2
 WORKER, SERVER = f"worker {WORKERS - 1}", f"server {SERVERS - 1}"
@@ -38,7 +38,7 @@ class Loopback:
         return "127.0.0.1"
 
     def popen(self, host, command, **how):
-        return subprocess.Popen(command, start_new_session=True, **how)
+        return subprocess.Popen(command, start_new_session=True, preexec_fn=kernel.die_with_parent, **how)
 
     def counters(self):
         return []
