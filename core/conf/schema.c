@@ -81,6 +81,9 @@ static const struct bps_option worker_table[] = {
     {"round_on_host", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, round_on_host), "true", NULL,
      "In a job of several hosts one sum per host of float16 and bfloat16 crosses the network, too, and is "
      "rounded for it; false: each worker's tensor does, and the result is rounded once."},
+    {"async", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, async), "false", NULL,
+     "Asynchronous training: optimizers push by what a step has changed the parameters, the servers add that to "
+     "the parameters that they keep, and no worker waits for the others."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
      "The reducer that reaches the memory of tensors, a name in reducers, or several in order of preference: "
      "cuda for tensors on GPUs; sum knows host memory only."},

@@ -282,7 +282,10 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
     if (tensor == NULL) {
         return BPS_ERR_NOMEM;
     }
-    bps_status status = d->coding != NULL ? bps_named_choose(&tensor->named, d->coding, report) : BPS_OK;
+    bps_status status = bps_named_choose_mode(&tensor->named, d->mode, report);
+    if (status == BPS_OK && d->coding != NULL) {
+        status = bps_named_choose(&tensor->named, d->coding, report);
+    }
     if (status != BPS_OK) {
         return status;
     }

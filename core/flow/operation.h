@@ -121,6 +121,12 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
 void bps_operation_end(struct bps_operation *operation);
 void bps_operation_wake(struct bps_worker *worker);
 
+/* ---- async.c ---- */
+/* Why an operation without that cannot be made in mode async. */
+#define BPS_ASYNC_UNSET "the tensor is in mode async, and has no value yet: broadcast it first"
+/* [core] Refuses what mode async does not have. `other`: the job knows another form of the tensor. */
+bps_status bps_async_check(struct bps_operation *operation, bool other, struct bps_report *report);
+
 /* ---- written.c ---- */
 /*
  * [core] The operation alone writes to its output until it gives that back. BPS_ERR_BUSY: another one does, or writes

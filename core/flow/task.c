@@ -443,11 +443,20 @@ void bps_tasks_begin(struct bps_operation *operation)
     bps_operation_become(operation, BPS_PHASE_RUNNING);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);
-    if (!tensor->named.unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->named.form, &tensor->job)) {
+    bool other =
+        !tensor->named.unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->named.form, &tensor->job);
+    bool keeps = tensor->named.form.keeps || (other && tensor->job.keeps);
+    if (other && !keeps) {
         bps_change_begin(operation);
         return;
     }
-    bps_status status = bps_worker_alone(worker) ? BPS_OK : bps_written_take(operation, &report);
+    bps_status status = keeps ? bps_async_check(operation, other, &report) : BPS_OK;
+    if (status != BPS_OK) { /* that is nobody else's affair */
+        bps_operation_error(operation, status, report.text);
+        bps_operation_end(operation);
+        return;
+    }
+    status = bps_worker_alone(worker) ? BPS_OK : bps_written_take(operation, &report);
     if (status == BPS_OK) {
         status = find_path(tensor, &report);
     }

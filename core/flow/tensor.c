@@ -16,6 +16,9 @@ static void on_tensor_taken(struct bps_named *named, bool fresh)
     }
     tensor->id = tensor->round = 0;
     bps_tensor_replace_state(tensor, NULL, 0);
+    free(tensor->value);
+    tensor->value = NULL;
+    bps_form_fini(&tensor->job);
     tensor->renamed = !fresh;
 }
 
@@ -27,6 +30,7 @@ static void tensor_fini(struct bps_named *named)
     free(tensor->operation.text);
     bps_form_fini(&tensor->job);
     free(tensor->saved);
+    free(tensor->value);
 }
 
 const struct bps_named_ops bps_tensor_ops = {

@@ -105,6 +105,7 @@ struct bps_tensor_entry {
     struct bps_path path;
     char *staging; /* [app] host memory of a tensor on a device */
     uint64_t staging_bytes;
+    char *value;      /* [core] of one in mode async, in a job of one worker; owned; NULL: none yet */
     uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
 
     struct bps_operation operation;

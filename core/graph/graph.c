@@ -72,10 +72,12 @@ static bps_status check_members(const struct bps_node *node, const struct bps_co
     for (uint32_t i = 0; i < entry->count; i++) {
         const char *name = entry->children[i]->name;
         bool uses = node->kind != BPS_NODE_LOCAL_BROADCAST && strcmp(name, "use") == 0;
-        if (!uses && strcmp(name, "stage") != 0 && strcmp(name, "when") != 0) {
+        bool mode = node->kind == BPS_NODE_PUSH_PULL && strcmp(name, "mode") == 0;
+        if (!uses && !mode && strcmp(name, "stage") != 0 && strcmp(name, "when") != 0) {
             BPS_REPORT(report, "%s: worker.graph[%u].%.200s: stage %s does not take it; expected %s",
                        entry->children[i]->origin, index, name, node->name,
                        node->kind == BPS_NODE_COMPRESS          ? "stage, use and when"
+                       : node->kind == BPS_NODE_PUSH_PULL       ? "stage, use, mode and when"
                        : node->kind != BPS_NODE_LOCAL_BROADCAST ? "stage and use"
                                                                 : "stage");
             return BPS_ERR_CONF;
@@ -134,6 +136,32 @@ static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf
     return bps_codings_of_group(codings, group, path, automatic, &node->coding, report);
 }
 
+/* How push_pull meets the others, and for which tensors. */
+static bps_status read_mode(struct bps_node *node, const struct bps_conf_node *entry, struct bps_report *report)
+{
+    const char *mode = scalar(entry, "mode"), *when = scalar(entry, "when");
+    bool async = mode != NULL && strcmp(mode, "async") == 0;
+    if (mode != NULL && !async && strcmp(mode, "sync") != 0) {
+        return bps_fail(report, BPS_ERR_CONF, "%s: stage push_pull: mode = \"%.40s\"; expected sync or async",
+                        entry->origin, mode);
+    }
+    if (when != NULL && !async) {
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: stage push_pull cannot have a condition: every tensor passes it; with mode = \"async\" it "
+                        "says which tensors are in that mode",
+                        entry->origin);
+    }
+    if (async && bps_condition_asks_op(&node->condition)) {
+        return bps_fail(
+            report, BPS_ERR_CONF,
+            "%s: stage push_pull: when = \"%s\": a tensor is in one mode in all operations, so op cannot be "
+            "asked here",
+            entry->origin, node->when);
+    }
+    node->keeps = async;
+    return BPS_OK;
+}
+
 static bps_status build_node(struct bps_graph *graph, const struct bps_conf *conf, const struct bps_conf_node *entry,
                              uint32_t index, struct bps_loop *loop, struct bps_report *report)
 {
@@ -160,6 +188,10 @@ static bps_status build_node(struct bps_graph *graph, const struct bps_conf *con
                             BPS_DTYPE_BIT(BPS_FLOAT64);
         bps_status status = check_members(node, entry, index, report);
         return status == BPS_OK ? open_coding(node, conf, entry, &graph->codings, report) : status;
+    }
+    if (node->kind == BPS_NODE_PUSH_PULL) {
+        bps_status status = read_mode(node, entry, report);
+        return status == BPS_OK ? check_members(node, entry, index, report) : status;
     }
     if (when != NULL) {
         BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin, stage);
@@ -341,6 +373,17 @@ struct bps_coding *bps_graph_coding(const struct bps_graph *graph, const struct 
         }
     }
     return NULL;
+}
+
+bool bps_graph_keeps(const struct bps_graph *graph, const struct bps_tensor_info *tensor)
+{
+    const struct bps_node *node = &graph->node[graph->push_pull];
+    return node->keeps && bps_condition_holds(&node->condition, tensor);
+}
+
+bool bps_graph_may_keep(const struct bps_graph *graph)
+{
+    return graph->node[graph->push_pull].keeps;
 }
 
 bool bps_graph_has_plugins(const struct bps_graph *graph)

@@ -45,15 +45,30 @@ bps_status bps_names_check_form(const struct bps_names *names, uint32_t dtype, u
     return BPS_OK;
 }
 
-/* How a tensor of this form is coded. The lock is held. */
-static struct bps_coding *named_coding_of(const struct bps_named *named, const struct bps_form *form)
+static struct bps_tensor_info info_of(const struct bps_named *named, const struct bps_form *form)
 {
-    const struct bps_tensor_info info = {
+    return (struct bps_tensor_info){
         .name = named->name,
         .dtype = form->dtype,
         .count = form->bytes / bps_dtype_size(form->dtype),
         .partitions = bps_partitions(form->bytes, named->names->partition),
     };
+}
+
+static bool keeps(const struct bps_named *named, const struct bps_form *form)
+{
+    const struct bps_tensor_info info = info_of(named, form);
+    return named->mode == BPS_MODE_ASYNC ||
+           (named->mode == BPS_MODE_CONFIGURED && bps_graph_keeps(named->names->graph, &info));
+}
+
+/* How a tensor of this form is coded. The lock is held. */
+static struct bps_coding *named_coding_of(const struct bps_named *named, const struct bps_form *form)
+{
+    const struct bps_tensor_info info = info_of(named, form);
+    if (form->keeps) {
+        return NULL;
+    }
     if (named->words == NULL) {
         return bps_graph_coding(named->names->graph, &info);
     }
@@ -96,9 +111,26 @@ bps_status bps_named_choose(struct bps_named *named, const char *text, struct bp
     return BPS_OK;
 }
 
+bps_status bps_named_choose_mode(struct bps_named *named, uint32_t mode, struct bps_report *report)
+{
+    if (mode > BPS_MODE_ASYNC) {
+        BPS_REPORT(report, "tensor '%.200s': %u is not a mode", named->name, mode);
+        return BPS_ERR_INVALID;
+    }
+    bool formed = atomic_load_explicit(&named->formed, memory_order_relaxed);
+    if (formed && mode != BPS_MODE_CONFIGURED && named->form.keeps != (mode == BPS_MODE_ASYNC)) {
+        BPS_REPORT(report, "tensor '%s' was declared in mode %s, not %s", named->name,
+                   named->form.keeps ? "async" : "sync", mode == BPS_MODE_ASYNC ? "async" : "sync");
+        return BPS_ERR_MISMATCH;
+    }
+    named->mode = mode != BPS_MODE_CONFIGURED ? mode : named->mode;
+    return BPS_OK;
+}
+
 /* The lock is held. */
 static bps_status set_form(struct bps_named *named, struct bps_form *form)
 {
+    form->keeps = keeps(named, form);
     struct bps_coding *coding = named_coding_of(named, form);
     form->coding = (char *)(uintptr_t)named_text_of(coding); /* it is only read */
     bps_status status = bps_form_set(&named->form, form);
@@ -112,6 +144,7 @@ static bps_status set_form(struct bps_named *named, struct bps_form *form)
 bps_status bps_named_fix(struct bps_named *named, struct bps_form *form, struct bps_report *report)
 {
     bps_status status = BPS_OK;
+    form->keeps = keeps(named, form);
     form->coding = (char *)(uintptr_t)named_text_of(named_coding_of(named, form));
     if (!atomic_load_explicit(&named->formed, memory_order_relaxed)) {
         status = set_form(named, form);

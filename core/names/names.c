@@ -73,6 +73,7 @@ static struct bps_named *named_take(struct bps_names *names, const char *name)
         free(named->words);
         bps_form_fini(&named->form);
         named->words = NULL;
+        named->mode = BPS_MODE_CONFIGURED;
         named->coding = named->choice = NULL;
     } else if (own != NULL) {
         named = named_new(names);

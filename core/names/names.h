@@ -32,6 +32,7 @@ struct bps_named {
     _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
     struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for */
     char *words;                        /* in these words; owned; NULL: the configuration says */
+    uint32_t mode;                      /* enum bps_mode, as declared */
     TAILQ_ENTRY(bps_named) unused;
     UT_hash_handle hh;
 };
@@ -93,6 +94,8 @@ bps_status bps_names_check_form(const struct bps_names *names, uint32_t dtype, u
  * The lock is held.
  */
 bps_status bps_named_choose(struct bps_named *named, const char *coding, struct bps_report *report);
+/* The same of its mode. BPS_ERR_INVALID: there is none such. */
+bps_status bps_named_choose_mode(struct bps_named *named, uint32_t mode, struct bps_report *report);
 /* Fixes the form, or compares it with the one that is known. The lock is held. */
 bps_status bps_named_fix(struct bps_named *named, struct bps_form *form, struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. */

@@ -61,12 +61,12 @@ static bool is_same_coding(const struct bps_form *a, const struct bps_form *b)
 
 bool bps_form_equals(const struct bps_form *a, const struct bps_form *b)
 {
-    return bps_form_is(a, b->dtype, b->bytes, b->ndim, b->shape) && is_same_coding(a, b);
+    return bps_form_is(a, b->dtype, b->bytes, b->ndim, b->shape) && is_same_coding(a, b) && a->keeps == b->keeps;
 }
 
 bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b)
 {
-    return a->dtype == b->dtype && a->bytes == b->bytes && is_same_coding(a, b) &&
+    return a->dtype == b->dtype && a->bytes == b->bytes && is_same_coding(a, b) && a->keeps == b->keeps &&
            (a->shape == NULL || b->shape == NULL || is_same_shape(a, b->ndim, b->shape));
 }
 
@@ -108,6 +108,9 @@ void bps_form_text(const struct bps_form *form, char *text, size_t room)
     if (form->coding != NULL) {
         bps_text_add(&out, " coded by %s", form->coding);
     }
+    if (form->keeps) {
+        bps_text_add(&out, " in mode async");
+    }
 }
 
 /* ---- on the wire ---- */
@@ -121,6 +124,7 @@ void bps_put_form(struct bps_writer *w, const struct bps_form *form)
         bps_put_u64(w, (uint64_t)form->shape[i]);
     }
     bps_put_string(w, form->coding != NULL ? form->coding : "");
+    bps_put_u8(w, form->keeps);
 }
 
 /* Whether the shape has as many elements as the size says. */
@@ -155,14 +159,16 @@ bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_for
     }
     char coding[BPS_CODING_LIMIT + 1];
     bps_get_string(r, coding, sizeof coding);
-    if (r->bad) {
+    uint8_t keeps = bps_get_u8(r);
+    if (r->bad || keeps > 1 || (keeps != 0 && coding[0] != '\0')) {
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_form told_form = {.bytes = bytes,
                                        .dtype = dtype,
                                        .ndim = told ? ndim : 0,
                                        .shape = told ? shape : NULL,
-                                       .coding = coding[0] != '\0' ? coding : NULL};
+                                       .coding = coding[0] != '\0' ? coding : NULL,
+                                       .keeps = keeps != 0};
     bps_status status = bps_form_set(form, &told_form);
     return status == BPS_OK && !is_consistent(form) ? BPS_ERR_PROTOCOL : status;
 }

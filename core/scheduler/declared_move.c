@@ -89,7 +89,7 @@ static bool may_move(const struct bps_declared_tensor *t)
 {
     const struct bps_begun *begun = &t->begun;
     bool settled = t->before.n == 0 || begun->least > t->from || begun->most == t->from;
-    return begun->workers == t->users && settled && t->form.coding == NULL && t->layout.n > 0;
+    return begun->workers == t->users && settled && t->form.coding == NULL && !t->form.keeps && t->layout.n > 0;
 }
 
 static bool uses(const struct bps_layout *layout, const struct bps_book *book)

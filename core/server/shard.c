@@ -24,6 +24,7 @@
 #include "node/transport.h"
 #include "plugin/use.h"
 #include "server/sum_frames.h"
+#include "sum/value.h"
 
 #define LOG            "shard"
 #define LANES_LIMIT    64u
@@ -526,6 +527,7 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .slice = shard->conf->worker.slice,
         .only = BPS_SUM_ALL,
         .elastic = shard_is_elastic(shard),
+        .ops = {[BPS_KEY_VALUE] = &bps_value_ops},
         .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,
         .events = &sum_events,

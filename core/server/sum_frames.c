@@ -60,6 +60,7 @@ struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t ep
     const struct bps_round_id *id = &notice->id;
     flags |= notice->summed ? BPS_FLAG_SUMMED : 0;
     flags |= id->kind == BPS_KEY_EXCHANGE ? BPS_FLAG_EXCHANGE : 0;
+    flags |= id->kind == BPS_KEY_VALUE ? BPS_FLAG_KEEPS : 0;
     return (struct bps_header){.type = types[notice->kind],
                                .flags = flags,
                                .epoch = epoch,

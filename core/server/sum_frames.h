@@ -9,10 +9,12 @@
 
 static inline struct bps_round_id bps_frame_round(const struct bps_header *header)
 {
-    bool exchange = (header->flags & BPS_FLAG_EXCHANGE) != 0;
+    bool exchange = (header->flags & BPS_FLAG_EXCHANGE) != 0, keeps = (header->flags & BPS_FLAG_KEEPS) != 0;
     uint32_t round = header->tensor < BPS_ID_UNNAMED ? header->round : 0;
     return (struct bps_round_id){header->tensor, header->partition, round,
-                                 exchange ? BPS_KEY_EXCHANGE : BPS_KEY_ROUNDS};
+                                 exchange ? BPS_KEY_EXCHANGE
+                                 : keeps  ? BPS_KEY_VALUE
+                                          : BPS_KEY_ROUNDS};
 }
 
 /* A PUSH. BPS_ERR_PROTOCOL, here and below: no worker that works sends this. */

@@ -29,7 +29,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
 {
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
-        .flags = flags,
+        .flags = (uint8_t)(flags | (tensor->named.form.keeps ? BPS_FLAG_KEEPS : 0)),
         .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = bytes,

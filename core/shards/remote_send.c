@@ -195,7 +195,7 @@ void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload,
     push->got = (bool *)(push->frame + slices);
     memset(push->got, false, slices * sizeof *push->got);
     push->remote = bps_remote_of(task->tensor, task->partition);
-    if (task->direct == 0 && push->remote->has_heirs) {
+    if (task->direct == 0 && push->remote->has_heirs && !task->tensor->named.form.keeps) {
         push->kept = bps_kept_begin(&push->remote->worker->shards->kept, task, push->remote->index, slice);
         /* without memory its shard is not lost without the job */
     }

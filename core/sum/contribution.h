@@ -13,6 +13,7 @@
 enum bps_key_kind {
     BPS_KEY_ROUNDS,   /* each round is summed here, for all */
     BPS_KEY_EXCHANGE, /* everybody sums for himself: exchange.h */
+    BPS_KEY_VALUE,    /* a value stays, to which each push is added: value.h */
 };
 #define BPS_KEY_KINDS 4u /* that there is room for */
 

@@ -109,9 +109,10 @@ bps_status bps_sum_hold(struct bps_sum *sum, uint32_t rank, const struct bps_hel
     struct bps_key *key;
     uint32_t slices = held->grid > 0 ? bps_partitions(held->size, held->grid) : 0;
     size_t bytes = ((size_t)slices + 7) / 8;
-    bps_status status = bps_aggregates(sum) || slices == 0 || !bps_ranks_has(&sum->all, rank)
-                            ? BPS_ERR_PROTOCOL
-                            : bps_key_find(sum, &held->id, held->bytes, held->size, &key);
+    bps_status status =
+        bps_aggregates(sum) || slices == 0 || held->id.kind != BPS_KEY_ROUNDS || !bps_ranks_has(&sum->all, rank)
+            ? BPS_ERR_PROTOCOL
+            : bps_key_find(sum, &held->id, held->bytes, held->size, &key);
     if (status != BPS_OK || held->id.round < key->done) {
         return status;
     }
@@ -159,7 +160,7 @@ static bool fits_slice(const struct bps_sum_slice *slice, uint32_t bytes)
 bps_status bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset, bool codes,
                          const void *data, uint32_t bytes)
 {
-    struct bps_key *key = bps_key_known(sum, id);
+    struct bps_key *key = id->kind == BPS_KEY_ROUNDS ? bps_key_known(sum, id) : NULL;
     struct bps_round *round = key != NULL ? (struct bps_round *)bps_key_open_round(key, id->round) : NULL;
     if (round == NULL || round->base.failure != NULL) {
         return BPS_OK;

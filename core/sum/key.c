@@ -66,6 +66,9 @@ void bps_key_drop_notes(struct bps_key *key, uint32_t before)
 void bps_key_forget(struct bps_key *key, uint32_t kind)
 {
     HASH_DEL(key->sum->keys[kind], key);
+    if (key->ops->fini != NULL) {
+        key->ops->fini(key);
+    }
     bps_feedback_fini(&key->feedback);
     bps_key_drop_notes(key, UINT32_MAX);
     free(key);

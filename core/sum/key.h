@@ -40,6 +40,7 @@ struct bps_key_ops {
                        struct bps_sum_cursor *cursor);
     bps_status (*poison)(struct bps_key *key, uint32_t rank, const struct bps_notice *poison);
     bps_status (*fail)(struct bps_key *key, const struct bps_notice *failed);
+    void (*fini)(struct bps_key *key); /* optional: it is about to be freed */
 
     /* Of rounds; NULL, all these: its keys open none. What comes first opens one; NULL: no memory. */
     struct bps_round_base *(*open)(struct bps_key *key, const struct bps_contribution *c);

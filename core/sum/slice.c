@@ -76,8 +76,8 @@ bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 
 void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
 {
-    const struct bps_round *round = bps_cursor_round(cursor);
-    if (round == NULL || round->base.failure != NULL || cursor->hollow) {
+    const struct bps_round_base *round = cursor->round;
+    if (round == NULL || round->failure != NULL || cursor->hollow) {
         return NULL;
     }
     void *block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
@@ -89,22 +89,29 @@ void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
     return block;
 }
 
+/* Where a round notes a block that may become its own. */
+static struct bps_block *placed_entry(const struct bps_sum_cursor *opened)
+{
+    const struct bps_round *round = bps_cursor_round(opened);
+    size_t room;
+    bool sums = opened->sink.take == bps_sum_take && round->base.failure == NULL;
+    return sums ? round->policy->entry(opened, 0, &room) : NULL;
+}
+
 /* The block becomes the one that its bytes go to, unless there is one, or they may not stay as they are. */
 void bps_sum_placed(struct bps_sum_cursor *opened)
 {
     bps_assert(opened->block != NULL && opened->round != NULL);
-    const struct bps_round *round = bps_cursor_round(opened);
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
-    size_t room;
-    struct bps_block *entry = round->base.failure == NULL ? round->policy->entry(opened, 0, &room) : NULL;
+    struct bps_block *entry = placed_entry(opened);
     bool adopted = entry != NULL && entry->data == NULL;
     if (adopted) {
         *entry = (struct bps_block){block, bytes};
     }
     opened->block = NULL;
-    bps_sum_take(&opened->sink, 0, block, bytes);
+    opened->sink.take(&opened->sink, 0, block, bytes);
     if (!adopted) {
         bps_pool_put(pool, block, bytes);
     }

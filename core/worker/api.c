@@ -139,7 +139,8 @@ static struct remembered api_take(struct bps_tensor_entry *tensor)
                         .count = size > 0 ? form.bytes / size : 0,
                         .ndim = form.ndim,
                         .shape = form.shape,
-                        .coding = choice_of(tensor)},
+                        .coding = choice_of(tensor),
+                        .mode = tensor->named.mode},
         .state = tensor->saved,
         .state_bytes = tensor->saved_bytes,
     };

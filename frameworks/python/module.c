@@ -266,6 +266,7 @@ static bps_status run_declare(void *arg, struct bps_report *report)
         declarations[i].name = texts->items[i];
         declarations[i].dtype = BPS_DTYPES;
         declarations[i].coding = texts->text;
+        declarations[i].mode = texts->number;
     }
     status = bps_declare(declarations, texts->count, NULL, report);
     free(declarations);
@@ -276,12 +277,15 @@ static PyObject *call_declare(PyObject *module, PyObject *args)
 {
     const char *coding = NULL;
     struct python_texts *texts;
+    unsigned mode = BPS_MODE_CONFIGURED;
     PyObject *names;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "O|z", &names, &coding))
+    if (!PyArg_ParseTuple(args, "O|zI", &names, &coding, &mode))
         return NULL;
     texts = python_texts_new(coding, names);
+    if (texts != NULL)
+        texts->number = mode;
     return texts == NULL ? NULL : python_blocking_call(run_declare, texts, python_texts_free);
 }
 

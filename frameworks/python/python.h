@@ -33,7 +33,8 @@ PyObject *python_raise(bps_status status, const char *text);
 /* ---- texts.c ------------------------------------------------------------------------------------------- */
 
 struct python_texts {
-    char *text; /* one beside the others, or NULL */
+    char *text;      /* one beside the others, or NULL */
+    unsigned number; /* likewise */
     size_t count;
     char **items;
 };

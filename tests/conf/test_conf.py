@@ -160,7 +160,7 @@ class Check(Case):
             ('{stage="local_broadcast";},{stage="push_pull";},{stage="local_reduce";}',
              f"worker.graph has 1 stages local_reduce and 1 local_broadcast, in the wrong order; {pairs}"),
             ('{stage="push_pull"; limit=3;}',
-             "worker.graph[0].limit: stage push_pull does not take it; expected stage and use"),
+             "worker.graph[0].limit: stage push_pull does not take it; expected stage, use, mode and when"),
             ('{stage="local_reduce"; use="shm";},{stage="push_pull";},{stage="local_broadcast";}',
              'worker.graph[0].use = "shm": transports has no such member; add it there'),
         ):
@@ -413,7 +413,7 @@ class Graph(Case):
         stages = re.findall(r"(?ms)^  (\w+)\n(.*?)(?=^  ?\S)", self.graph("--explain"))
         found = {name: re.findall(r"(?m)^    (?:ways      |          ) ([^:]+): ", text) for name, text in stages}
         self.assertEqual(found["local_reduce"], ["exchange", "lead", "lead for the network", "lend"])
-        self.assertEqual(found["push_pull"], ["push coded", "push"])
+        self.assertEqual(found["push_pull"], ["add", "push coded", "push"])
         self.assertEqual(found["local_broadcast"], ["hand out"])
 
     def test_compress(self):

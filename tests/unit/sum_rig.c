@@ -88,13 +88,13 @@ bool rig_feed(struct rig_frame *frame, uint32_t most)
     n = n < most ? n : most;
     const uint8_t *data = frame->payload != NULL ? frame->payload + frame->at : zeros;
     n = frame->payload != NULL || n < sizeof zeros ? n : (uint32_t)sizeof zeros;
-    uint8_t *place = n > 0 ? bps_sum_place(&frame->cursor.sink, frame->at, &room) : NULL;
+    uint8_t *place = n > 0 ? frame->cursor.sink.place(&frame->cursor.sink, frame->at, &room) : NULL;
     if (place != NULL) {
         n = n < room ? n : room;
         memcpy(place, data, n);
         data = place;
     }
-    uint32_t taken = bps_sum_take(&frame->cursor.sink, frame->at, data, n);
+    uint32_t taken = frame->cursor.sink.take(&frame->cursor.sink, frame->at, data, n);
     ck_assert_uint_le(taken, n);
     ck_assert_uint_gt(taken + BPS_SINK_GRAIN, n);
     frame->at += taken;

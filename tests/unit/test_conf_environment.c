@@ -184,8 +184,6 @@ static const struct {
      "BYTEPS_LOG_HIDE_TIME: log.hide_time = \"perhaps\": not a boolean; expected true or false"},
     {{"BYTEPS_JOB_ID=a b"},
      "BYTEPS_JOB_ID: cluster.job = \"a b\": not a word; expected 1..63 letters, digits, '.', '_' or '-'"},
-    {{"BYTEPS_ENABLE_ASYNC=1"}, "BYTEPS_ENABLE_ASYNC = 1: " MISSING("asynchronous training")},
-    {{"BYTEPS_ENABLE_ASYNC=2"}, "BYTEPS_ENABLE_ASYNC = 2: " MISSING("asynchronous training")},
     {{"BYTEPS_STALENESS=1"}, "BYTEPS_STALENESS = 1: " MISSING("training on gradients of earlier steps")},
     {{"BYTEPS_INTRA_COMPRESSOR=dgc"},
      "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING(

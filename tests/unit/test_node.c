@@ -385,6 +385,7 @@ static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t 
     bps_put_u64(w, bytes);
     bps_put_u8(w, 255);    /* no shape */
     bps_put_string(w, ""); /* not coded */
+    bps_put_u8(w, 0);      /* in mode sync */
 }
 
 static bps_status answer(struct bps_declared *declared, const struct bps_writer *w, struct bps_writer *reply)
@@ -418,6 +419,7 @@ START_TEST(test_declared)
         ck_assert_uint_eq(bps_get_u8(&r), 255);
         bps_get_string(&r, coding, sizeof coding);
         ck_assert_str_eq(coding, "");
+        ck_assert_uint_eq(bps_get_u8(&r), 0);
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */
@@ -478,6 +480,7 @@ START_TEST(test_declared_at_once)
         ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
         bps_get_u8(&r);
         bps_get_u32(&r);                                     /* no coding */
+        bps_get_u8(&r);                                      /* mode sync */
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */

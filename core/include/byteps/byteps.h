@@ -110,8 +110,7 @@ BPS_API bps_status bps_serve(const struct bps_init_options *options, struct bps_
 /* A declared tensor of this process; 0 is never a tensor. Valid until bps_forget() or bps_shutdown(). */
 typedef uint32_t bps_tensor;
 
-/* Dimensions of a shape, at most. */
-#define BPS_DIMENSIONS 64u
+#define BPS_DIMENSIONS 64u /* of a shape, at most */
 
 struct bps_declaration {
     size_t size;          /* sizeof(struct bps_declaration) */
@@ -126,6 +125,7 @@ struct bps_declaration {
      * as the stages compress of the configuration say.
      */
     const char *coding;
+    uint32_t mode; /* enum bps_mode of types.h, the same on all workers */
 };
 
 /*

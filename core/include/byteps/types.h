@@ -85,6 +85,20 @@ struct bps_report {
 #define BPS_PRODUCT 4u
 #define BPS_OPS     5u
 
+/* How what the workers push of a tensor meets. */
+enum bps_mode {
+    BPS_MODE_CONFIGURED, /* as `mode` of the stage push_pull in byteps.conf(5) says, "sync" by default */
+    BPS_MODE_SYNC,       /* the result is made of what all workers push, and each waits for all */
+    /*
+     * The servers keep a value of the tensor. What a worker pushes is added to it, and its result is what the value is
+     * then; nobody waits for the others, and each may push as often as it likes. For training without rounds, a worker
+     * pushes by what its step has changed the parameters. A bps_broadcast() sets the value; before the first one a
+     * push_pull is BPS_ERR_STATE. Sums and averages alone, the latter of each push divided by the number of workers;
+     * without postscale and coding, and of one form for ever.
+     */
+    BPS_MODE_ASYNC,
+};
+
 /* Bytes of one element, 0 for an unknown type. */
 BPS_API size_t bps_dtype_size(uint32_t dtype);
 /* "float32" and so on; "?" for an unknown type. */

@@ -409,16 +409,25 @@ def full_name(name: str | None) -> str | None:
     return None if name is None else f"byteps.{name}"
 
 
-def declare(name: str, compression: Coding = None) -> None:
-    """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later.
+# As enum bps_mode of byteps.h.
+_MODES = {None: 0, "sync": 1, "async": 2}
+
+
+def declare(name: str, compression: Coding = None, mode: str | None = None) -> None:
+    """Announce a tensor before its first push_pull. Not needed, if neither compression nor mode is given.
 
     Args:
         name: of the tensor.
         compression: how its sums and averages are coded on the network, the same on all workers: a dictionary such
             as {"compressor": "onebit", "ef": "vanilla"}; the name of a compressor; False for not at all. None: as
             the configuration says.
+        mode: "sync": the result is made of what all workers push, and each waits for all. "async": the servers keep a
+            value of the tensor; what a worker pushes is added to it, and the result is what it is then, without waiting
+            for anybody. A broadcast sets the value. The same on all workers. None: as the configuration says.
     """
-    _bps.declare([full_name(name)], coding_text(compression))
+    if mode not in _MODES:
+        raise ValueError(f"mode is {mode!r}; expected 'sync', 'async' or None")
+    _bps.declare([full_name(name)], coding_text(compression), _MODES[mode])
 
 
 def require_equal(text: str, what: str) -> None:

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * value.c - keys that keep a value: see value.h.
+ *
+ * A slice of the value lies in a block that answers under way share. As long as any is, the next push makes another
+ * block, of both; else it is added in place. So an answer is never copied, and never changes while it is sent.
+ */
+#include "sum/value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/report.h"
+#include "plugin/use.h"
+#include "sum/round.h"
+
+/* A slice of the value, as it is or was. */
+struct version {
+    uint32_t uses; /* the key's, if it is the newest, and those of answers */
+    uint32_t bytes;
+    _Alignas(64) char data[];
+};
+
+struct value {
+    struct bps_key key; /* the first member */
+    struct bps_spec spec;
+    struct bps_kernels kernels;
+    const struct bps_instance *reducer;
+    uint32_t size, grid, slices; /* bytes of the partition, and of its slices but the last; 0, 0, 0: nobody has come */
+    struct value_slice {
+        struct version *now;
+        uint32_t set; /* the number of the broadcast that it is from; 0: it has no value */
+    } *slice;
+    struct value_worker {
+        uint32_t next;       /* the round that it may begin */
+        uint32_t broadcasts; /* that it has begun */
+    } *worker;
+};
+
+/* A round of a worker: what it pushes, and what it gets for that. */
+struct answer {
+    struct bps_round_base base; /* the first member */
+    uint32_t rank, root;        /* root: of a broadcast; else nobody */
+    uint32_t broadcast;         /* the number of it; 0: it is none */
+    struct bps_spec spec;
+    double scale;
+    size_t memory;
+    uint32_t begun, unanswered; /* slices */
+    struct answer_slice {
+        struct bps_sum_slice slice; /* the first member */
+        struct answer *answer;
+        struct version *version; /* that it is answered with; NULL: it is not yet */
+        bool begun, over;
+    } of[];
+};
+
+#define NOBODY UINT32_MAX
+
+static struct value *value_of(const struct bps_round_base *base)
+{
+    return (struct value *)base->key;
+}
+
+static struct answer *answer_of(const struct bps_round_base *base)
+{
+    return (struct answer *)(uintptr_t)base;
+}
+
+/* ---- versions ---- */
+
+static struct version *version_new(struct value *v, uint32_t bytes)
+{
+    struct version *version = bps_pool_get(&v->key.sum->pool, sizeof *version + bytes);
+    if (version != NULL) {
+        version->uses = 1;
+        version->bytes = bytes;
+    }
+    return version;
+}
+
+static void version_put(struct value *v, struct version *version)
+{
+    if (version != NULL && --version->uses == 0) {
+        bps_pool_put(&v->key.sum->pool, version, sizeof *version + version->bytes);
+    }
+}
+
+static bps_status value_set(struct value *v, uint32_t index, const void *data, uint32_t bytes, uint32_t broadcast)
+{
+    struct value_slice *slice = &v->slice[index];
+    if (broadcast < slice->set) {
+        return BPS_OK; /* the root of a later one was faster */
+    }
+    struct version *version = version_new(v, bytes);
+    if (version == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    memcpy(version->data, data, bytes);
+    version_put(v, slice->now);
+    *slice = (struct value_slice){.now = version, .set = broadcast};
+    return BPS_OK;
+}
+
+static bps_status value_add(struct value *v, uint32_t index, const void *data, uint32_t bytes, double scale)
+{
+    struct value_slice *slice = &v->slice[index];
+    struct version *to = slice->now->uses > 1 ? version_new(v, bytes) : slice->now;
+    if (to == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    const void *const source[] = {slice->now->data, data};
+    const double scales[] = {1.0, scale};
+    BPS_CALLING(v->reducer, "reduce", NULL);
+    v->kernels.reduce(to->data, source, scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype), 1.0, 1);
+    if (to != slice->now) {
+        version_put(v, slice->now);
+        slice->now = to;
+    }
+    return BPS_OK;
+}
+
+/* ---- the end of a worker's round ---- */
+
+static void value_collect(struct bps_round_base *base)
+{
+    struct answer *a = answer_of(base);
+    struct bps_sum *sum = base->key->sum;
+    bool failed = base->verdict != BPS_OK, over = a->unanswered == 0;
+    bool stays = failed && base->id.round + 1 == value_of(base)->worker[a->rank].next; /* what comes late finds it */
+    if (base->holds > 0 || !(failed ? !stays : over)) {
+        return;
+    }
+    if (sum->walking > 0) {
+        sum->uncollected = true;
+        return;
+    }
+    bps_key_remove(base);
+    bps_pool_put(&sum->pool, a, a->memory);
+}
+
+static void value_tell(const struct answer *a, enum bps_notice_kind kind, bps_status status, const char *text)
+{
+    const struct bps_sum_config *config = &a->base.key->sum->config;
+    const struct bps_notice notice = {.kind = kind,
+                                      .id = a->base.id,
+                                      .bytes = a->spec.bytes,
+                                      .size = value_of(&a->base)->size,
+                                      .status = status,
+                                      .text = text};
+    if (!bps_bit(a->base.key->sum->gone_bits, a->rank)) {
+        config->events->notice(config->owner, a->rank, &notice);
+    }
+}
+
+static void answer_fail(struct answer *a, bps_status status, const char *text)
+{
+    if (a->base.verdict == BPS_OK) {
+        bps_round_set_failure(&a->base, status, text);
+        value_tell(a, BPS_NOTICE_FAILED, status, text);
+    }
+}
+
+static void answer_fail_here(struct answer *a, bps_status status)
+{
+    char text[BPS_VERDICT_BYTES];
+    if (status == BPS_ERR_STATE) {
+        snprintf(text, sizeof text, "the tensor is in mode async, and has no value yet: broadcast it first");
+    } else {
+        snprintf(text, sizeof text, "%s is out of memory", a->base.key->sum->here);
+    }
+    answer_fail(a, status, text);
+}
+
+/* ---- answers ---- */
+
+/* The slice as it is now, for the worker. The root of a broadcast knows it. */
+static void value_answer(struct answer_slice *s)
+{
+    struct answer *a = s->answer;
+    struct value *v = value_of(&a->base);
+    const struct bps_sum_config *config = &v->key.sum->config;
+    bps_assert(s->version == NULL && v->slice[s->slice.index].now != NULL);
+    s->version = v->slice[s->slice.index].now;
+    s->version->uses++;
+    s->slice.payload = s->version->data;
+    a->base.holds++; /* until it is delivered */
+    if (bps_bit(v->key.sum->gone_bits, a->rank)) {
+        bps_sum_delivered(&s->slice);
+        return;
+    }
+    if (config->events->finished != NULL) {
+        config->events->finished(config->owner, &s->slice);
+    }
+    config->events->result(config->owner, a->rank, &s->slice);
+}
+
+/* What a worker waits for, who has come to a broadcast before its root. */
+static bool is_due(const struct answer_slice *s)
+{
+    const struct answer *a = s->answer;
+    return s->begun && s->version == NULL && a->base.verdict == BPS_OK && a->rank != a->root &&
+           value_of(&a->base)->slice[s->slice.index].set >= a->broadcast;
+}
+
+/* A slice has been set. */
+static void answer_those_who_wait(struct value *v, uint32_t index)
+{
+    for (struct bps_round_base *base = v->key.rounds, *next; base != NULL; base = next) {
+        next = base->next;
+        struct answer *a = answer_of(base);
+        if (a->broadcast > 0 && is_due(&a->of[index])) {
+            value_answer(&a->of[index]);
+        }
+    }
+}
+
+static bool value_wants(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    const struct answer_slice *s = (const struct answer_slice *)slice;
+    return s->answer->root != rank;
+}
+
+static void value_delivered(struct bps_sum_slice *slice)
+{
+    struct answer_slice *s = (struct answer_slice *)slice;
+    struct answer *a = s->answer;
+    bps_assert(!s->over && a->unanswered > 0 && a->base.holds > 0);
+    version_put(value_of(&a->base), s->version);
+    s->over = true;
+    a->unanswered--;
+    a->base.holds--;
+    value_collect(&a->base);
+}
+
+/* ---- what workers push ---- */
+
+/* All of a slice has come. */
+static void value_arrived(struct answer_slice *s, const void *data, uint32_t bytes)
+{
+    struct answer *a = s->answer;
+    struct value *v = value_of(&a->base);
+    uint32_t index = s->slice.index;
+    bool sets = a->rank == a->root;
+    bps_status status = sets                          ? value_set(v, index, data, bytes, a->broadcast)
+                        : v->slice[index].now == NULL ? BPS_ERR_STATE
+                                                      : value_add(v, index, data, bytes, a->scale);
+    if (status != BPS_OK) {
+        answer_fail_here(a, status);
+        return;
+    }
+    value_answer(s);
+    if (sets) {
+        answer_those_who_wait(v, index);
+    }
+}
+
+static void *value_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
+    if (cursor->round == NULL) {
+        return NULL;
+    }
+    if (cursor->block == NULL) {
+        cursor->block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
+    }
+    *bytes = cursor->bytes - offset;
+    return cursor->block != NULL ? (char *)cursor->block + offset : NULL;
+}
+
+static uint32_t value_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
+    uint32_t room;
+    if (cursor->round == NULL) {
+        return bytes;
+    }
+    struct answer *a = answer_of(cursor->round);
+    bool whole = bytes == cursor->bytes;
+    char *place = whole ? NULL : value_place(sink, offset, &room);
+    if (!whole && place == NULL) {
+        answer_fail_here(a, BPS_ERR_NOMEM);
+        bps_sum_abandon(cursor);
+        return bytes;
+    }
+    if (!whole && place != data) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == cursor->bytes) {
+        if (a->base.verdict == BPS_OK) {
+            value_arrived(&a->of[cursor->slice], whole ? data : cursor->block, cursor->bytes);
+        }
+        bps_sum_abandon(cursor);
+    }
+    return bytes;
+}
+
+/* A receiver's of a broadcast, which stands for the whole partition. */
+static void wait_for_broadcast(struct answer *a)
+{
+    struct value *v = value_of(&a->base);
+    a->base.holds++;
+    for (uint32_t i = 0; i < v->slices; i++) {
+        a->of[i].begun = true;
+        a->begun++;
+        if (is_due(&a->of[i])) {
+            value_answer(&a->of[i]);
+        }
+    }
+    a->base.holds--;
+    value_collect(&a->base);
+}
+
+/* ---- keys and rounds ---- */
+
+static bool value_has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
+{
+    return id->tensor < BPS_ID_UNNAMED && !bps_aggregates(sum) &&
+           bps_is_partition(bytes, sum->config.partition, id->partition, size);
+}
+
+/* The first that is heard of it. */
+static bps_status value_begin(struct value *v, const struct bps_contribution *c)
+{
+    const struct bps_sum *sum = v->key.sum;
+    v->spec = c->spec;
+    v->size = c->size;
+    v->grid = bps_round_grid(sum, c);
+    uint32_t slices = bps_partitions(v->size, v->grid);
+    v->slice = calloc(slices, sizeof *v->slice);
+    v->worker = calloc(sum->config.workers, sizeof *v->worker);
+    if (v->slice == NULL || v->worker == NULL) {
+        free(v->slice);
+        free(v->worker);
+        return BPS_ERR_NOMEM;
+    }
+    v->slices = slices;
+    return BPS_OK;
+}
+
+static void value_fini(struct bps_key *key)
+{
+    struct value *v = (struct value *)key;
+    free(v->slice); /* the blocks are the pool's */
+    free(v->worker);
+}
+
+/* What holds for every push of a worker that works. */
+static bool value_is_sane(const struct value *v, uint32_t rank, const struct bps_contribution *c)
+{
+    const struct bps_spec *spec = &c->spec;
+    bool sums = bps_sums(&spec->roles), brings = bps_brings(&spec->roles, rank);
+    bool op = sums ? spec->op == BPS_SUM || spec->op == BPS_AVERAGE : spec->roles.from < v->key.sum->config.workers;
+    bool alike = spec->dtype == v->spec.dtype && spec->bytes == v->spec.bytes && c->size == v->size &&
+                 bps_round_grid(v->key.sum, c) == v->grid;
+    bool plain = spec->coding == NULL && !c->for_group && spec->postscale == 1.0 && c->empty == !brings;
+    uint32_t own = brings ? bps_partition_bytes(c->size, v->grid, c->offset / v->grid) : 0;
+    return op && alike && plain && c->offset % v->grid == 0 && (c->offset < c->size || c->offset == 0) &&
+           c->length == own && (brings || c->offset == 0);
+}
+
+/* As the worker's round begins: earlier ones that have failed are not asked for any more. */
+static void forget_failed(struct value *v, uint32_t rank)
+{
+    for (struct bps_round_base *base = v->key.rounds, *next; base != NULL; base = next) {
+        next = base->next;
+        if (answer_of(base)->rank == rank) {
+            value_collect(base);
+        }
+    }
+}
+
+static struct answer *answer_new(struct value *v, uint32_t rank, const struct bps_contribution *c)
+{
+    struct bps_sum *sum = v->key.sum;
+    size_t memory = sizeof(struct answer) + v->slices * sizeof(struct answer_slice);
+    struct answer *a = bps_pool_get(&sum->pool, memory);
+    if (a == NULL) {
+        return NULL;
+    }
+    memset(a, 0, memory);
+    a->memory = memory;
+    a->rank = rank;
+    a->root = bps_sums(&c->spec.roles) ? NOBODY : c->spec.roles.from;
+    a->broadcast = a->root == NOBODY ? 0 : ++v->worker[rank].broadcasts;
+    a->spec = c->spec;
+    a->scale = c->prescale * (c->spec.op == BPS_AVERAGE ? 1.0 / sum->config.workers : 1.0);
+    a->unanswered = v->slices;
+    a->base.begun = a->base.reminded = bps_now_roughly();
+    for (uint32_t i = 0; i < v->slices; i++) {
+        uint32_t bytes = bps_partition_bytes(v->size, v->grid, i);
+        a->of[i].answer = a;
+        a->of[i].slice = (struct bps_sum_slice){.key = &v->key,
+                                                .id = c->id,
+                                                .spec = &a->spec,
+                                                .priority = c->priority,
+                                                .offset = i * v->grid,
+                                                .payload_bytes = bytes,
+                                                .index = i,
+                                                .bytes = bytes,
+                                                .size = v->size};
+    }
+    v->worker[rank].next = c->id.round + 1;
+    bps_key_add(&v->key, &c->id, &a->base);
+    forget_failed(v, rank);
+    return a;
+}
+
+static struct answer *answer_find(const struct value *v, uint32_t rank, uint32_t round)
+{
+    struct bps_round_base *base = v->key.rounds;
+    while (base != NULL && (base->id.round != round || answer_of(base)->rank != rank)) {
+        base = base->next;
+    }
+    return base != NULL ? answer_of(base) : NULL;
+}
+
+/* Whether a worker may begin another round: it has pushed all of the one before, or that has failed. */
+static bool may_begin(const struct value *v, uint32_t rank)
+{
+    const struct bps_round_base *base;
+    for (base = v->key.rounds; base != NULL; base = base->next) {
+        const struct answer *a = answer_of(base);
+        if (a->rank == rank && base->verdict == BPS_OK && a->begun < v->slices) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The worker's round; NULL with BPS_OK: it is over. */
+static bps_status answer_get(struct value *v, uint32_t rank, const struct bps_contribution *c, struct answer **out)
+{
+    struct bps_report why;
+    *out = answer_find(v, rank, c->id.round);
+    if (*out != NULL || c->id.round < v->worker[rank].next) {
+        return BPS_OK;
+    }
+    if (!may_begin(v, rank)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    *out = answer_new(v, rank, c);
+    if (*out == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (v->reducer == NULL) {
+        struct bps_spec sum = v->spec;
+        sum.op = BPS_SUM;
+        sum.roles = (struct bps_roles){BPS_EVERYBODY, BPS_EVERYBODY};
+        bps_status status = bps_find_kernels(v->key.sum->config.reducer, &sum, &v->kernels, &v->reducer, &why);
+        if (status != BPS_OK) {
+            v->reducer = NULL;
+            answer_fail(*out, status, why.text);
+        }
+    }
+    return BPS_OK;
+}
+
+static bps_status value_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
+                             struct bps_sum_cursor *cursor)
+{
+    struct value *v = (struct value *)key;
+    struct answer *a;
+    cursor->sink = (struct bps_sink){.place = value_place, .take = value_take};
+    bps_status status = v->slices == 0 ? value_begin(v, c) : BPS_OK;
+    if (status == BPS_OK) {
+        status = value_is_sane(v, rank, c) ? answer_get(v, rank, c, &a) : BPS_ERR_PROTOCOL;
+    }
+    if (status != BPS_OK || a == NULL || a->base.verdict != BPS_OK) {
+        return status;
+    }
+    uint32_t index = c->offset / v->grid;
+    if (a->of[index].begun || (a->root == NOBODY) != bps_sums(&c->spec.roles)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (c->empty) {
+        wait_for_broadcast(a);
+        return BPS_OK;
+    }
+    a->of[index].begun = true;
+    a->begun++;
+    if (c->length == 0) { /* of an empty tensor */
+        a->base.holds++;
+        value_arrived(&a->of[index], "", 0);
+        a->base.holds--;
+        value_collect(&a->base);
+        return BPS_OK;
+    }
+    a->base.holds++;
+    cursor->round = &a->base;
+    cursor->slice = index;
+    return BPS_OK;
+}
+
+/* ---- what ends a round otherwise ---- */
+
+/* A worker cannot push: that is its own affair, but it wants to hear the end of it. */
+static bps_status value_poison(struct bps_key *key, uint32_t rank, const struct bps_notice *poison)
+{
+    struct value *v = (struct value *)key;
+    const struct bps_sum_config *config = &key->sum->config;
+    struct answer *a = v->slices > 0 ? answer_find(v, rank, poison->id.round) : NULL;
+    struct bps_notice failed = *poison;
+    if (a != NULL && a->base.verdict == BPS_OK) {
+        bps_round_set_failure(&a->base, poison->status, poison->text);
+    }
+    if (poison->answer) {
+        failed.kind = BPS_NOTICE_FAILED;
+        config->events->notice(config->owner, rank, &failed);
+    }
+    return BPS_OK;
+}
+
+static bps_status value_fail(struct bps_key *key, const struct bps_notice *failed)
+{
+    (void)key;
+    (void)failed;
+    return BPS_ERR_PROTOCOL; /* groups have none */
+}
+
+static bool waits_for_root(const struct answer *a)
+{
+    return a->broadcast > 0 && a->rank != a->root && a->unanswered > 0 && a->base.verdict == BPS_OK;
+}
+
+/* Its own rounds are of no use any more; nor is it to wait for its broadcasts. */
+static void value_leave(struct bps_round_base *base, uint32_t rank)
+{
+    struct answer *a = answer_of(base);
+    const struct bps_sum *sum = base->key->sum;
+    char text[80];
+    if (a->rank == rank && bps_bit(sum->gone_bits, rank)) {
+        answer_fail(a, BPS_ERR_LOST, "its worker is lost");
+        value_of(base)->worker[rank].next = UINT32_MAX;
+        value_collect(base);
+    } else if (waits_for_root(a) && a->root == rank) {
+        bool left = bps_bit(sum->left_bits, rank);
+        snprintf(text, sizeof text, left ? "worker %u has left the job" : "worker %u was lost", rank);
+        answer_fail(a, sum->config.elastic ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text);
+    }
+}
+
+static bool value_missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
+{
+    const struct answer *a = answer_of(base);
+    const struct bps_sum *sum = base->key->sum;
+    if (!waits_for_root(a)) {
+        return false;
+    }
+    uint64_t *bits = calloc(sum->words, sizeof *bits);
+    if (bits == NULL) {
+        return false;
+    }
+    bps_set_bit(bits, a->root);
+    bps_verdict_ranks(bits, sum->config.workers, text, n);
+    snprintf(late, room, "%s", "");
+    free(bits);
+    return true;
+}
+
+static void value_stalled(struct bps_round_base *base, bool overdue, const char *text)
+{
+    if (overdue) {
+        answer_fail(answer_of(base), BPS_ERR_TIMEOUT, text);
+    } else {
+        value_tell(answer_of(base), BPS_NOTICE_STALLED, BPS_OK, text);
+    }
+}
+
+const struct bps_key_ops bps_value_ops = {
+    .bytes = sizeof(struct value),
+    .has = value_has,
+    .push = value_push,
+    .poison = value_poison,
+    .fail = value_fail,
+    .fini = value_fini,
+    .leave = value_leave,
+    .missing = value_missing,
+    .stalled = value_stalled,
+    .collect = value_collect,
+    .wants = value_wants,
+    .delivered = value_delivered,
+};

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_value.c - keys that keep a value: it is set by a broadcast, each push is added, and whoever pushed gets what it
+ * is then. Three workers; a tensor has two slices, unless a test says otherwise.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "checks.h"
+#include "base/clock.h"
+#include "sum/round.h"
+#include "sum/value.h"
+#include "sum_rig.h"
+
+#define PARTITION 16384u
+#define SLICE     1024u
+#define SLICES    2u
+#define WORKERS   3u
+
+static struct bps_sum *sum;
+
+static struct heard {
+    uint32_t results, failures, stalls;
+    bps_status status;
+    char text[BPS_TEXT_LIMIT + 1];
+    float first, last; /* elements of the last result; -1: it had no data */
+} heard[WORKERS];
+
+static struct bps_sum_slice *kept; /* not delivered yet */
+static bool keep;
+
+static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    struct heard *h = &heard[rank];
+    h->results++;
+    h->first = h->last = -1.0f;
+    if (bps_sum_wants_data(slice, rank) && slice->payload_bytes > 0) {
+        const char *end = (const char *)slice->payload + slice->payload_bytes;
+        memcpy(&h->first, slice->payload, sizeof h->first);
+        memcpy(&h->last, end - sizeof h->last, sizeof h->last);
+    }
+    if (keep) {
+        kept = slice;
+    } else {
+        bps_sum_delivered(slice);
+    }
+}
+
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+{
+    (void)owner;
+    heard[rank].failures += notice->kind == BPS_NOTICE_FAILED;
+    heard[rank].stalls += notice->kind == BPS_NOTICE_STALLED;
+    heard[rank].status = notice->status;
+    ck_assert_uint_eq(notice->id.kind, BPS_KEY_VALUE);
+    snprintf(heard[rank].text, sizeof heard[rank].text, "%s", notice->text);
+}
+
+static const struct bps_sum_events events = {.finished = rig_finished, .result = on_result, .notice = on_notice};
+
+static void start(void)
+{
+    rig_open();
+    const struct bps_sum_config config = {.workers = WORKERS,
+                                          .partition = PARTITION,
+                                          .slice = SLICE,
+                                          .only = BPS_SUM_ALL,
+                                          .ops = {[BPS_KEY_VALUE] = &bps_value_ops},
+                                          .reducer = rig_reducer,
+                                          .events = &events};
+    memset(heard, 0, sizeof heard);
+    keep = false;
+    ck_assert_int_eq(bps_sum_new(&config, &sum), BPS_OK);
+}
+
+static void stop(void)
+{
+    bps_sum_free(sum);
+    rig_close();
+}
+
+static struct bps_header of(uint32_t round, uint8_t op)
+{
+    struct bps_header h = rig_header(1, round, BPS_FLOAT32, op, (uint64_t)SLICES * SLICE);
+    h.flags = BPS_FLAG_KEEPS;
+    return h;
+}
+
+static bps_status push_slice(uint32_t rank, struct bps_header h, uint32_t index, float value)
+{
+    float data[SLICE / sizeof(float)];
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) {
+        data[i] = value;
+    }
+    h.offset = index * SLICE;
+    h.length = SLICE;
+    return rig_push(sum, rank, &h, data);
+}
+
+static void push(uint32_t rank, uint32_t round, float value)
+{
+    for (uint32_t i = 0; i < SLICES; i++) {
+        ck_assert_int_eq(push_slice(rank, of(round, BPS_SUM), i, value), BPS_OK);
+    }
+}
+
+static void broadcast(uint32_t root, uint32_t round, float value)
+{
+    struct bps_header h = of(round, BPS_WIRE_BROADCAST);
+    h.root = root;
+    for (uint32_t i = 0; i < SLICES; i++) {
+        ck_assert_int_eq(push_slice(root, h, i, value), BPS_OK);
+    }
+}
+
+static void receive(uint32_t rank, uint32_t root, uint32_t round)
+{
+    struct bps_header h = of(round, BPS_WIRE_BROADCAST);
+    h.root = root;
+    h.flags |= BPS_FLAG_EMPTY;
+    ck_assert_int_eq(rig_push(sum, rank, &h, NULL), BPS_OK);
+}
+
+static void check(uint32_t rank, uint32_t results, float value)
+{
+    ck_assert_uint_eq(heard[rank].results, results);
+    ck_assert_float_eq(heard[rank].first, value);
+    ck_assert_float_eq(heard[rank].last, value);
+    ck_assert_uint_eq(heard[rank].failures, 0);
+}
+
+/* Nobody waits for anybody, and what is pushed is there for all who come later. */
+START_TEST(test_pushes)
+{
+    broadcast(0, 0, 10);
+    check(0, SLICES, -1);
+    push(0, 1, 1);
+    check(0, 2 * SLICES, 11);
+    push(0, 2, 1);
+    check(0, 3 * SLICES, 12);
+    push(2, 0, 100);
+    check(2, SLICES, 112);
+    push(0, 3, -2);
+    check(0, 4 * SLICES, 110);
+    ck_assert_uint_eq(heard[1].results, 0);
+}
+END_TEST
+
+/* Those who come to a broadcast before its root wait; those who come after it have the value of then. */
+START_TEST(test_broadcast)
+{
+    receive(1, 0, 0);
+    ck_assert_uint_eq(heard[1].results, 0);
+    bps_sum_check_stalls(sum, bps_now() + 10, 1, 0);
+    ck_assert_uint_eq(heard[1].stalls, 1);
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "worker 0"));
+    broadcast(0, 0, 3);
+    check(1, SLICES, 3);
+    push(0, 1, 4);
+    receive(2, 0, 0);
+    check(2, SLICES, 7);
+    receive(1, 0, 1); /* another one: the value is not that of the first */
+    ck_assert_uint_eq(heard[1].results, SLICES);
+    broadcast(0, 2, 50);
+    check(1, 2 * SLICES, 50);
+    receive(2, 0, 1);
+    check(2, 2 * SLICES, 50);
+}
+END_TEST
+
+/* An answer that is still being sent does not change. */
+START_TEST(test_snapshots)
+{
+    broadcast(0, 0, 1);
+    keep = true;
+    ck_assert_int_eq(push_slice(1, of(0, BPS_SUM), 0, 1), BPS_OK);
+    struct bps_sum_slice *first = kept;
+    ck_assert_int_eq(push_slice(2, of(0, BPS_SUM), 0, 5), BPS_OK);
+    struct bps_sum_slice *second = kept;
+    ck_assert_float_eq(*(const float *)first->payload, 2);
+    ck_assert_float_eq(*(const float *)second->payload, 7);
+    bps_sum_delivered(first);
+    bps_sum_delivered(second);
+    keep = false;
+    push(0, 1, 0);
+    ck_assert_uint_eq(heard[0].failures, 0);
+}
+END_TEST
+
+START_TEST(test_average_and_scale)
+{
+    broadcast(0, 0, 1);
+    for (uint32_t i = 0; i < SLICES; i++) {
+        struct bps_header h = of(1, BPS_AVERAGE);
+        h.prescale = 2.0;
+        ck_assert_int_eq(push_slice(0, h, i, 3), BPS_OK);
+    }
+    check(0, 2 * SLICES, 3);
+}
+END_TEST
+
+START_TEST(test_no_value)
+{
+    push(1, 0, 1);
+    ck_assert_uint_eq(heard[1].failures, 1); /* not for each slice */
+    ck_assert_int_eq(heard[1].status, BPS_ERR_STATE);
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "broadcast it first"));
+    broadcast(0, 0, 1);
+    push(1, 1, 1);
+    ck_assert_uint_eq(heard[1].failures, 1);
+    ck_assert_float_eq(heard[1].first, 2);
+}
+END_TEST
+
+/* Bytes that come in pieces, and those of a link that ends within a slice. */
+START_TEST(test_pieces)
+{
+    struct rig_frame frame;
+    static float data[SLICE / sizeof(float)];
+    struct bps_header h = of(0, BPS_SUM);
+    broadcast(0, 0, 1);
+    h.length = SLICE;
+    for (size_t i = 0; i < SLICE / sizeof(float); i++) {
+        data[i] = 2;
+    }
+    ck_assert_int_eq(rig_begin(&frame, sum, 1, &h, data), BPS_OK);
+    while (!rig_feed(&frame, 100)) {
+    }
+    ck_assert_float_eq(heard[1].last, 3);
+    ck_assert_int_eq(rig_begin(&frame, sum, 2, &h, data), BPS_OK);
+    rig_feed(&frame, 100);
+    bps_sum_abandon(&frame.cursor);
+    bps_sum_gone(sum, 2);
+    push(0, 1, 0);
+    check(0, 2 * SLICES, 1); /* of slice 1; nothing of worker 2 is in slice 0 either: */
+    ck_assert_int_eq(push_slice(0, of(2, BPS_SUM), 0, 0), BPS_OK);
+    ck_assert_float_eq(heard[0].first, 3);
+    ck_assert_uint_eq(heard[2].results + heard[2].failures, 0);
+}
+END_TEST
+
+START_TEST(test_lost_root)
+{
+    receive(1, 0, 0);
+    bps_sum_gone(sum, 0);
+    ck_assert_uint_eq(heard[1].failures, 1);
+    ck_assert_str_eq(heard[1].text, "worker 0 was lost");
+    receive(2, 1, 0);
+    broadcast(1, 1, 4);
+    ck_assert_uint_eq(heard[2].results, SLICES);
+    bps_sum_leave(sum, 1);
+    push(2, 1, 1);
+    check(2, 2 * SLICES, 5);
+}
+END_TEST
+
+START_TEST(test_poison)
+{
+    struct bps_header h = of(0, BPS_SUM);
+    h.type = BPS_FRAME_POISON;
+    h.root = (uint32_t)-BPS_ERR_FAILED;
+    h.flags |= BPS_FLAG_ANSWER;
+    ck_assert_int_eq(bps_frame_poison(sum, 1, &h, "worker 1: no"), BPS_OK);
+    ck_assert_uint_eq(heard[1].failures, 1);
+    ck_assert_str_eq(heard[1].text, "worker 1: no");
+    broadcast(0, 0, 1);
+    push(1, 1, 1);
+    ck_assert_float_eq(heard[1].first, 2);
+}
+END_TEST
+
+static const struct {
+    const char *what;
+    uint32_t offset, length, size;
+    uint8_t op, dtype;
+    double postscale;
+    uint8_t flags;
+} bad[] = {
+    {"between slices", 4, SLICE, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 1, 0},
+    {"short", 0, SLICE - 4, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 1, 0},
+    {"behind the end", SLICES *SLICE, SLICE, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 1, 0},
+    {"another operation", 0, SLICE, SLICES *SLICE, BPS_MAX, BPS_FLOAT32, 1, 0},
+    {"another type", 0, SLICE, SLICES *SLICE, BPS_SUM, BPS_INT32, 1, 0},
+    {"another size", 0, SLICE, SLICE, BPS_SUM, BPS_FLOAT32, 1, 0},
+    {"a postscale", 0, SLICE, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 2, 0},
+    {"for a group", 0, SLICE, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 1, BPS_FLAG_GROUP},
+    {"empty", 0, 0, SLICES *SLICE, BPS_SUM, BPS_FLOAT32, 1, BPS_FLAG_EMPTY},
+};
+
+START_TEST(test_nonsense)
+{
+    broadcast(0, 0, 1);
+    struct bps_header h = of(0, bad[_i].op);
+    h.offset = bad[_i].offset;
+    h.length = bad[_i].length;
+    h.size = bad[_i].size;
+    h.bytes = bad[_i].size;
+    h.dtype = bad[_i].dtype;
+    h.postscale = bad[_i].postscale;
+    h.flags |= bad[_i].flags;
+    ck_assert_msg(rig_push(sum, 1, &h, NULL) == BPS_ERR_PROTOCOL, "%s", bad[_i].what);
+    push(0, 1, 1);
+    check(0, 2 * SLICES, 2);
+}
+END_TEST
+
+/* The same slice twice; another round before this one is pushed; and what belongs to rounds of all. */
+START_TEST(test_order)
+{
+    struct bps_reader r;
+    struct bps_header h = of(0, BPS_SUM);
+    broadcast(0, 0, 1);
+    ck_assert_int_eq(push_slice(1, h, 0, 1), BPS_OK);
+    ck_assert_int_eq(push_slice(1, h, 0, 1), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_slice(1, of(1, BPS_SUM), 0, 1), BPS_ERR_PROTOCOL);
+    h.type = BPS_FRAME_HELD;
+    h.slice = SLICE;
+    bps_reader_init(&r, "", 0);
+    ck_assert_int_eq(bps_frame_held(sum, 2, &h, &r), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_fail(sum, &h, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_slice(1, of(0, BPS_SUM), 1, 1), BPS_OK);
+    push(1, 1, 1);
+    check(1, 2 * SLICES, 3);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("value");
+    TCase *tests = tcase_create("value");
+    tcase_add_checked_fixture(tests, start, stop);
+    tcase_add_test(tests, test_pushes);
+    tcase_add_test(tests, test_broadcast);
+    tcase_add_test(tests, test_snapshots);
+    tcase_add_test(tests, test_average_and_scale);
+    tcase_add_test(tests, test_no_value);
+    tcase_add_test(tests, test_pieces);
+    tcase_add_test(tests, test_lost_root);
+    tcase_add_test(tests, test_poison);
+    tcase_add_loop_test(tests, test_nonsense, 0, sizeof bad / sizeof *bad);
+    tcase_add_test(tests, test_order);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
