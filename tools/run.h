@@ -75,6 +75,7 @@ struct bps_run_options {
     bool elastic;        /* the job goes on without workers that are lost, and others are started */
     const char *script;  /* that names the hosts; NULL: none */
     int least, most;     /* of --min-workers and --max-workers; 0: not given. Once configured, of the job */
+    bool any_port;       /* the scheduler listens on whatever port is free */
     uint64_t rendezvous; /* ns: how long that script may take to name enough hosts */
     bool open_address;   /* the scheduler's address depends on the hosts */
     const char *log_dir; /* a file for each part there; NULL: none */
@@ -190,6 +191,7 @@ struct bps_run_child {
     bool unneeded;   /* a worker that has come too late to join, and is to end; a host where no worker has ended well */
     uint64_t leaves; /* when a host was told to end that is not named any more; 0: it was not */
     uint64_t began, ended;
+    unsigned joined; /* the number of the last gathering that it was a member of; 0: none */
     struct bps_run_place place;
     struct bps_run_stream stream[2];
     struct bps_run_sink control; /* to the standard input of the scheduler, or of a host's ssh */
@@ -227,6 +229,7 @@ struct bps_run_elastic {
     void (*replace)(struct bps_run *run, uint64_t now);
     /* The scheduler says: all have joined, the first time or after others have left; */
     void (*gathered)(struct bps_run *run);
+    void (*joined)(struct bps_run *run, int pid); /* then, of each of these; */
     /* a worker has left in order; */
     void (*closes)(struct bps_run *run);
     /* the job goes on without "worker 1 (host a, pid 7)"; "": without somebody, somewhere; */
@@ -320,6 +323,10 @@ struct bps_run {
     uint64_t ask_at;      /* when the script is due, or late; 0: never */
     char complaint[400];  /* about its last answer; "": none */
     uint64_t gathered_at; /* when all had joined, the last time */
+    unsigned generation;  /* how often that was */
+    bool knows_members;   /* and which parts of this host were there */
+    uint32_t number;      /* as a part: of a process, of which so many bytes are to come */
+    unsigned number_bytes;
     bool closes;          /* a worker has left in order since: the others are about to */
     bool hopeless;        /* the scheduler has ended the job */
     int gone_status;      /* of the first part that was lost since all have gathered; 0: none */
@@ -397,6 +404,7 @@ void bps_run_without(struct bps_run *run, int server);
 /* A part is lost without which the job goes on: the status and the cause that it has if it fails for that. */
 void bps_run_gone(struct bps_run *run, int status, const char *cause);
 /* What the other hosts hear of an elastic job. */
+#define BPS_RUN_JOINED   123 /* a process has, whose number follows in 4 bytes, the lowest first */
 #define BPS_RUN_GATHERED 124
 #define BPS_RUN_CLOSES   125
 #define BPS_RUN_GOES_ON  126

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Another one is started after FIRST; that doubles with each one that fails, until one has run for LONG. */
 #define FIRST (1 * BPS_S)
@@ -83,11 +84,38 @@ static void gathered(struct bps_run *run)
     bps_run_tell_hosts(run, BPS_RUN_GATHERED);
     run->gathered = true;
     run->gathered_at = bps_now();
+    run->generation++;
+    run->knows_members = false;
     run->closes = false;
     run->gone_status = 0;
 }
 
-/* Who has been started since all have gathered is too late to join, and would begin a job of its own. */
+/* Of a process here, or of its child. */
+static void joined(struct bps_run *run, int pid)
+{
+    unsigned char bytes[] = {BPS_RUN_JOINED, (unsigned char)pid, (unsigned char)(pid >> 8), (unsigned char)(pid >> 16),
+                             (unsigned char)(pid >> 24)};
+    pid_t group = getpgid(pid);
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        bps_run_tell_hosts(run, bytes[i]);
+    }
+    for (size_t i = 0; i < run->nchildren; i++) {
+        struct bps_run_child *child = &run->children[i];
+        if (child->pid > 0 && child->pid == group && !child->reaped) {
+            child->joined = run->generation;
+            run->knows_members = true;
+        }
+    }
+}
+
+/* Whether it was not there when all gathered last; as far as it can be told from the time where no pids are known. */
+static bool is_late(const struct bps_run *run, const struct bps_run_child *child)
+{
+    bool missed = run->knows_members ? child->joined != run->generation : child->began > run->gathered_at;
+    return is_running(child) && child->role == BPS_RUN_WORKER && child->place.failures > 0 && missed;
+}
+
+/* Who has not gathered with the others is too late to join, and would begin a job of its own. */
 static void closes(struct bps_run *run)
 {
     bps_run_tell_hosts(run, BPS_RUN_CLOSES);
@@ -95,8 +123,7 @@ static void closes(struct bps_run *run)
     replace(run, bps_now());
     for (size_t i = 0; i < run->nchildren; i++) {
         struct bps_run_child *child = &run->children[i];
-        if (is_running(child) && child->role == BPS_RUN_WORKER && child->place.failures > 0 &&
-            child->began > run->gathered_at) {
+        if (is_late(run, child)) {
             child->unneeded = child->told = child->done = true;
             kill(-child->pid, SIGTERM);
             kill(-child->pid, SIGCONT);
@@ -141,6 +168,7 @@ const struct bps_run_elastic bps_run_elastic = {.spares = spares,
                                                 .lose = lose,
                                                 .replace = replace,
                                                 .gathered = gathered,
+                                                .joined = joined,
                                                 .closes = closes,
                                                 .goes_on = goes_on,
                                                 .hopeless = hopeless};

@@ -370,6 +370,7 @@ static int use_configuration(struct bps_run_options *o)
     o->elastic = conf->cluster.min_workers > 0;
     o->most = (int)conf->cluster.max_workers;
     o->rendezvous = conf->cluster.rendezvous_timeout;
+    o->any_port = conf->ports.first == 0;
     o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
     bool named = is_configured(conf, "cluster.job");
     o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", conf->cluster.job) : random_job());

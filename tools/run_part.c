@@ -248,6 +248,19 @@ static void take_word(struct bps_run *run, unsigned char byte)
     }
 }
 
+/* True: the byte is one of a process's number. */
+static bool take_pid_byte(struct bps_run *run, unsigned char byte)
+{
+    if (run->number_bytes == 0) {
+        return false;
+    }
+    run->number = run->number >> 8 | (uint32_t)byte << 24;
+    if (--run->number_bytes == 0 && run->elastic) {
+        run->elastic->joined(run, (int)run->number);
+    }
+    return true;
+}
+
 void bps_run_part_control(struct bps_run *run)
 {
     unsigned char bytes[64];
@@ -261,7 +274,13 @@ void bps_run_part_control(struct bps_run *run)
         return;
     }
     for (ssize_t i = 0; i < n; i++) {
+        if (take_pid_byte(run, bytes[i])) {
+            continue;
+        }
         switch (bytes[i]) {
+        case BPS_RUN_JOINED:
+            run->number_bytes = 4;
+            break;
         case 0:
             bps_run_end_services(run);
             break;

@@ -48,14 +48,18 @@ static bool take_fate(struct bps_run *run, const char *text)
     return lost || failed || without;
 }
 
-/* "host:port", "gathered" or "taken over", "left RANK", or what take_fate knows. */
+/* "host:port", "gathered" and then "member PID", "taken over", "left RANK", or what take_fate knows. */
 static void take_line(struct bps_run *run, const char *text)
 {
-    int rank;
+    int rank, pid;
     if (take_fate(run, text)) {
         return;
     }
-    if (sscanf(text, "left %d", &rank) == 1) {
+    if (sscanf(text, "member %d", &pid) == 1) {
+        if (run->elastic) {
+            run->elastic->joined(run, pid);
+        }
+    } else if (sscanf(text, "left %d", &rank) == 1) {
         take_leave(run, rank);
         if (run->elastic) {
             run->elastic->closes(run);
@@ -135,26 +139,37 @@ static bool may_return(struct bps_run *run, const struct bps_run_child *child)
 static const struct bps_run_scheduler scheduler = {
     .announced = announced, .may_return = may_return, .start = bps_run_start_scheduler};
 
-/* The servers here that have died, as "0,3"; to be freed. */
-static char *list_lost(const struct bps_run *run)
+/* Whether a process that runs has this number; then one that has ended had it before. */
+static bool is_used(const struct bps_run *run, pid_t pid)
 {
-    char *ranks = bps_cmd_print("%s", "");
+    bool used = false;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        used |= run->children[i].pid == pid && !run->children[i].reaped;
+    }
+    return used;
+}
+
+/* The processes here that have ended since all have gathered, as "417,420"; to be freed. */
+static char *list_ended(const struct bps_run *run)
+{
+    char *pids = bps_cmd_print("%s", "");
     for (size_t i = 0; i < run->nchildren; i++) {
         const struct bps_run_child *child = &run->children[i];
-        bool before = run->elastic && child->ended < run->gathered_at; /* the job has gathered without it */
-        if (child->role == BPS_RUN_SERVER && (child->reaped || child->pid == 0) && !before) {
-            char *more = bps_cmd_print("%s%s%d", ranks, *ranks ? "," : "", child->rank);
-            free(ranks);
-            ranks = more;
+        bool member = child->role == BPS_RUN_SERVER || child->role == BPS_RUN_WORKER;
+        bool ended = child->reaped && child->pid > 0 && child->ended >= run->gathered_at;
+        if (member && ended && !is_used(run, child->pid)) {
+            char *more = bps_cmd_print("%s%s%d", pids, *pids ? "," : "", (int)child->pid);
+            free(pids);
+            pids = more;
         }
     }
-    return ranks;
+    return pids;
 }
 
 void bps_run_start_scheduler(struct bps_run *run)
 {
     int pipe[2];
-    char number[16], none[] = "", *lost;
+    char number[16], none[] = "", *ended;
     struct bps_run_options *o = run->options;
     if (pipe2(pipe, O_CLOEXEC) != 0) {
         bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
@@ -162,19 +177,19 @@ void bps_run_start_scheduler(struct bps_run *run)
         return;
     }
     snprintf(number, sizeof(number), "%d", pipe[1]);
-    lost = list_lost(run);
-    if (!run->scheduler) {
+    ended = list_ended(run);
+    if (!run->scheduler && o->any_port) {
         o->plan.scheduler = bps_run_keep(o, bps_run_hold_address(o->plan.scheduler));
     }
     char *argv[] = {"byteps",   "scheduler", "--announce", number,
                     "--absent", "0",         "--left",     run->left ? run->left : none,
-                    "--lost",   lost,        NULL};
+                    "--ended",  ended,       NULL};
     run->announce = pipe[0];
     run->scheduler = &scheduler;
     run->said_used = 0;
     run->scheduler_began = bps_now();
     run->deadline = run->phase == BPS_RUN_STARTING ? run->scheduler_began + BPS_RUN_ANNOUNCE : 0;
     bps_run_spawn(run, BPS_RUN_SCHEDULER, 0, "scheduler", argv, pipe[1]);
-    free(lost);
+    free(ended);
     close(pipe[1]);
 }

@@ -22,6 +22,7 @@ static const char help_text[] =
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
     "                         once it listens, \"gathered\" once all have joined,\n"
+    "                         with \"member PID\" of each,\n"
     "                         \"taken over\" if they had before, \"left RANK\" of a\n"
     "                         worker, \"lost MEMBER\" if the job ends for the loss of\n"
     "                         one, \"without MEMBER\" if it goes on, \"failed WHY\"\n"
@@ -30,7 +31,7 @@ static const char help_text[] =
     "                         with that as their error\n"
     "      --left RANKS       to take over a job whose scheduler was lost: workers\n"
     "                         that have left it, such as 0,3\n"
-    "      --lost RANKS       the same for servers that have died\n" BPS_CMD_CONF_HELP
+    "      --ended PIDS       likewise, processes of this host that have ended\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
@@ -119,22 +120,31 @@ static int open_up(struct process *process, const char *address)
 
 struct request {
     int announce, absent; /* descriptors; -1: none */
-    const char *left;     /* workers, "0,3"; "": none */
-    const char *lost;     /* servers */
+    const char *left;     /* ranks of workers, "0,3"; "": none */
+    const char *ended;    /* processes, likewise */
 };
 
-/* Returns 0, or an exit status after a message. */
-static int take_ranks(struct bps_scheduler *scheduler, uint32_t role, const char *ranks, long count)
+static bool take_left(struct bps_scheduler *scheduler, uint32_t rank)
 {
-    bool workers = role == BPS_ROLE_WORKER;
+    return bps_scheduler_left(scheduler, rank);
+}
+
+static bool take_ended(struct bps_scheduler *scheduler, uint32_t pid)
+{
+    return pid > 0 && bps_scheduler_ended(scheduler, pid) == BPS_OK;
+}
+
+/* Returns 0, or an exit status after a message. */
+static int take_numbers(struct bps_scheduler *scheduler, const char *option, const char *numbers, const char *what,
+                        bool (*take)(struct bps_scheduler *scheduler, uint32_t number))
+{
     char *end;
-    for (const char *at = ranks; *at != '\0'; at = end + (*end == ',')) {
-        long rank = strtol(at, &end, 10);
-        if (end == at || (*end != ',' && *end != '\0') || rank < 0 || rank >= count) {
-            return bps_cmd_usage("scheduler", "--%s %s: expected ranks of %s, such as 0,3", workers ? "left" : "lost",
-                                 ranks, workers ? "workers" : "servers");
+    for (const char *at = numbers; *at != '\0'; at = end + (*end == ',')) {
+        long number = strtol(at, &end, 10);
+        if (end == at || (*end != ',' && *end != '\0') || number < 0 || number > INT32_MAX ||
+            !take(scheduler, (uint32_t)number)) {
+            return bps_cmd_usage("scheduler", "--%s %s: expected %s, such as 0,3", option, numbers, what);
         }
-        bps_scheduler_left(scheduler, role, (uint32_t)rank);
     }
     return 0;
 }
@@ -151,9 +161,9 @@ static int serve(const struct bps_conf *conf, const struct request *request)
                                                                  address, sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = take_ranks(process.scheduler, BPS_ROLE_WORKER, request->left, conf->cluster.workers);
+        result = take_numbers(process.scheduler, "left", request->left, "ranks of workers", take_left);
         if (result == 0) {
-            result = take_ranks(process.scheduler, BPS_ROLE_SERVER, request->lost, conf->cluster.servers);
+            result = take_numbers(process.scheduler, "ended", request->ended, "numbers of processes", take_ended);
         }
         if (result == 0) {
             result = watch != NULL ? open_up(&process, address) : bps_cmd_failure("scheduler", "cannot watch signals");
@@ -194,7 +204,7 @@ int bps_cmd_scheduler(int argc, char **argv)
         {"announce", required_argument, NULL, 'a'},
         {"absent", required_argument, NULL, 'b'},
         {"left", required_argument, NULL, 'l'},
-        {"lost", required_argument, NULL, 'm'},
+        {"ended", required_argument, NULL, 'm'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -211,7 +221,7 @@ int bps_cmd_scheduler(int argc, char **argv)
             return bps_cmd_finish("scheduler", 0);
         }
         if (code == 'l' || code == 'm') {
-            *(code == 'l' ? &request.left : &request.lost) = optarg;
+            *(code == 'l' ? &request.left : &request.ended) = optarg;
             continue;
         }
         if (code != 'a' && code != 'b') {

@@ -5,17 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "scheduler/declared_known.h"
 
 /* So long those are waited for whose shards are gone: workers may still have something under way there. */
 #define LEAVERS (3 * BPS_S)
 
-bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers, uint32_t servers)
+bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers)
 {
+    struct bps_join own = {.job = ""};
     TAILQ_INIT(&returning->all);
+    bps_join_host(&own);
+    returning->host_id = own.host_id;
     returning->workers = workers;
-    returning->left = calloc(workers + servers, sizeof *returning->left);
+    returning->left = calloc(workers, sizeof *returning->left);
     return returning->left == NULL ? BPS_ERR_NOMEM : BPS_OK;
 }
 
@@ -29,15 +33,35 @@ void bps_returning_fini(struct bps_returning *returning)
         bps_guest_free(guest);
     }
     free(returning->left);
+    free(returning->gone);
     returning->left = NULL;
+    returning->gone = NULL;
 }
 
-void bps_returning_leave(struct bps_returning *returning, uint32_t member)
+void bps_returning_leave(struct bps_returning *returning, uint32_t rank)
 {
-    bool is_new = !returning->left[member];
-    returning->left[member] = true;
-    returning->nleft += is_new;
-    returning->leavers += is_new && member < returning->workers;
+    returning->leavers += !returning->left[rank];
+    returning->left[rank] = true;
+}
+
+bps_status bps_returning_ended(struct bps_returning *returning, uint32_t pid)
+{
+    if (!bps_array_reserve(returning->gone, returning->gone_room, (size_t)returning->ngone + 1)) {
+        return BPS_ERR_NOMEM;
+    }
+    returning->gone[returning->ngone++] = pid;
+    return BPS_OK;
+}
+
+/* Whether the member at this place of the book has left or ended. */
+static bool will_not_return(const struct bps_returning *returning, const struct bps_book *book, uint32_t i)
+{
+    const struct bps_book_member *member = &book->member[i];
+    bool over = i < book->workers && bps_returning_has_left(returning, i);
+    for (uint32_t k = 0; k < returning->ngone && member->host_id == returning->host_id; k++) {
+        over |= returning->gone[k] == member->pid;
+    }
+    return over;
 }
 
 bps_status bps_returning_add(struct bps_returning *returning, struct bps_guest *guest, const struct bps_return *is,
@@ -156,7 +180,7 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
     const struct bps_returner *returner;
     uint32_t missing = 0;
     for (uint32_t i = 0; i < book->members; i++) {
-        missing += bps_book_needs(book, i) && !bps_returning_has_left(returning, i);
+        missing += bps_book_needs(book, i) && !will_not_return(returning, book, i);
     }
     TAILQ_FOREACH(returner, &returning->all, entry) {
         missing -=
@@ -167,8 +191,11 @@ static bool misses_any(const struct bps_returning *returning, const struct bps_r
 
 static uint32_t count_back(const struct bps_returning *returning, const struct bps_returner *like)
 {
-    uint32_t n = returning->nleft;
+    uint32_t n = 0;
     const struct bps_returner *returner;
+    for (uint32_t i = 0; i < like->book.members; i++) {
+        n += will_not_return(returning, &like->book, i);
+    }
     TAILQ_FOREACH(returner, &returning->all, entry) {
         n += returner->done && returns_to_same(returner, like);
     }

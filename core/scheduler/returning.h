@@ -33,21 +33,26 @@ struct bps_returner {
 
 struct bps_returning {
     TAILQ_HEAD(bps_returners, bps_returner) all;
-    uint64_t since;                   /* when the first one came */
-    bool *left;                       /* of each member: it has left or was lost, and is not to come back */
-    uint32_t workers, leavers, nleft; /* of these, those who have left; of all members */
+    uint64_t since;            /* when the first one came */
+    bool *left;                /* of each worker: it has left, and is not to come back */
+    uint32_t workers, leavers; /* of these, those who have left */
+    uint64_t host_id;          /* this host; and processes that have ended here: */
+    uint32_t *gone, ngone;
+    size_t gone_room;
 };
 
 /* BPS_ERR_NOMEM */
-bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers, uint32_t servers);
+bps_status bps_returning_init(struct bps_returning *returning, uint32_t workers);
 /* Drops all. */
 void bps_returning_fini(struct bps_returning *returning);
-/* The member at this place of the book has left or was lost, and is not waited for. */
-void bps_returning_leave(struct bps_returning *returning, uint32_t member);
-static inline bool bps_returning_has_left(const struct bps_returning *returning, uint32_t member)
+/* The worker of this rank has left, and is not waited for. */
+void bps_returning_leave(struct bps_returning *returning, uint32_t rank);
+static inline bool bps_returning_has_left(const struct bps_returning *returning, uint32_t rank)
 {
-    return returning->left[member];
+    return rank < returning->workers && returning->left[rank];
 }
+/* Nor is this process of the scheduler's host, which has ended. BPS_ERR_NOMEM */
+bps_status bps_returning_ended(struct bps_returning *returning, uint32_t pid);
 /* Takes over the guest and the join. BPS_ERR_NOMEM: it has not. */
 bps_status bps_returning_add(struct bps_returning *returning, struct bps_guest *guest, const struct bps_return *is,
                              struct bps_join *join, uint64_t now);

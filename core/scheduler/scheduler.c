@@ -302,6 +302,32 @@ static void send_book(struct bps_scheduler *s)
     bps_writer_fini(&w);
 }
 
+/* Those who train may reform with them. */
+static void tell_newcomers(struct bps_scheduler *s)
+{
+    struct bps_writer w;
+    struct bps_seat *seat;
+    bps_writer_init(&w);
+    bps_put_u32(&w, bps_roster_waiting(&s->roster));
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (is_training(seat) && is_elastic(s) && s->phase == RUNNING) {
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_NEWCOMERS, &w);
+        }
+    }
+    bps_writer_fini(&w);
+}
+
+/* Whose processes the members are, as far as whoever has started them sees these. */
+static void tell_who_has_gathered(const struct bps_scheduler *s)
+{
+    char pid[16];
+    s->news(s->arg, "gathered");
+    for (uint32_t i = 0; i < s->book.members; i++) {
+        snprintf(pid, sizeof pid, "%u", s->book.member[i].pid);
+        tell_news(s, "member", pid);
+    }
+}
+
 static bps_status publish(struct bps_scheduler *s)
 {
     char text[128];
@@ -331,7 +357,10 @@ static bps_status publish(struct bps_scheduler *s)
     bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
-    s->news(s->arg, "gathered");
+    tell_who_has_gathered(s);
+    if (bps_roster_waiting(&s->roster) > 0) {
+        tell_newcomers(s); /* who have come since the ranks were told */
+    }
     return BPS_OK;
 }
 
@@ -424,21 +453,6 @@ static void turn_away(struct bps_scheduler *s, struct bps_guest *guest, struct b
         bps_link_send_text(link, BPS_FRAME_REFUSE, why);
     }
     bps_link_finish(link);
-}
-
-/* Those who train may reform with them. */
-static void tell_newcomers(struct bps_scheduler *s)
-{
-    struct bps_writer w;
-    struct bps_seat *seat;
-    bps_writer_init(&w);
-    bps_put_u32(&w, bps_roster_waiting(&s->roster));
-    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        if (is_training(seat) && is_elastic(s) && s->phase == RUNNING) {
-            bps_link_send_message(&seat->guest->link, BPS_FRAME_NEWCOMERS, &w);
-        }
-    }
-    bps_writer_fini(&w);
 }
 
 static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
@@ -1365,7 +1379,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->news = news;
     s->arg = arg;
     int64_t workers = c->max_workers > c->workers ? c->max_workers : c->workers;
-    bps_status status = bps_returning_init(&s->returning, (uint32_t)workers, (uint32_t)c->servers);
+    bps_status status = bps_returning_init(&s->returning, (uint32_t)workers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     if (c->min_workers > 0) {
         bps_roster_be_elastic(&s->roster, (uint32_t)c->min_workers, (uint32_t)c->max_workers);
@@ -1415,11 +1429,18 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     return BPS_OK;
 }
 
-void bps_scheduler_left(struct bps_scheduler *s, uint32_t role, uint32_t rank)
+bool bps_scheduler_left(struct bps_scheduler *s, uint32_t rank)
 {
-    if (!is_elastic(s)) { /* there ranks are those of one generation */
-        bps_returning_leave(&s->returning, role == BPS_ROLE_WORKER ? rank : s->roster.workers + rank);
+    if (rank >= s->returning.workers) {
+        return false;
     }
+    bps_returning_leave(&s->returning, rank);
+    return true;
+}
+
+bps_status bps_scheduler_ended(struct bps_scheduler *s, uint32_t pid)
+{
+    return bps_returning_ended(&s->returning, pid);
 }
 
 void bps_scheduler_free(struct bps_scheduler *s)

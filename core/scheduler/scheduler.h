@@ -32,10 +32,12 @@ void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
  */
 void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
 /*
- * If this one is to take over a job: this member will not come back, a worker that the lost one has let go or a server
- * that has died. To be told before the loop runs.
+ * If this one is to take over a job, to be told before the loop runs: the lost one has let this worker go, which will
+ * not come back. False: there is no such rank.
  */
-void bps_scheduler_left(struct bps_scheduler *scheduler, uint32_t role, uint32_t rank);
+bool bps_scheduler_left(struct bps_scheduler *scheduler, uint32_t rank);
+/* Likewise, if it is a member: this process of this host has ended. BPS_ERR_NOMEM */
+bps_status bps_scheduler_ended(struct bps_scheduler *scheduler, uint32_t pid);
 /* In a job that runs, tensors move to the shards that suit the links best by now, unless that is not possible now. */
 void bps_scheduler_move(struct bps_scheduler *scheduler);
 /*

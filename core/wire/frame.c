@@ -40,8 +40,5 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     bool view_fits = out->view == 0 || pushes || out->type == BPS_FRAME_POISON;
     bool for_group = pushes && (out->flags & BPS_FLAG_GROUP) != 0;
     bool late_fits = (out->late == 0 && out->last == 0) || (for_group && out->late != 0);
-    return known && (out->flags & ~BPS_FLAGS) == 0 && coding_fits && shape_fits && view_fits && late_fits &&
-                   out->group == 0
-               ? BPS_OK
-               : BPS_ERR_PROTOCOL;
+    return known && coding_fits && shape_fits && view_fits && late_fits && out->group == 0 ? BPS_OK : BPS_ERR_PROTOCOL;
 }

@@ -111,10 +111,6 @@ enum bps_frame_type {
 /* PUSH, POISON, FAILED: of a tensor whose shards keep a value, to which each push is added. */
 #define BPS_FLAG_KEEPS 128u
 
-#define BPS_FLAGS                                                                                                      \
-    (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES |        \
-     BPS_FLAG_EXACT | BPS_FLAG_DROPPED | BPS_FLAG_KEEPS)
-
 /* The fields in the order in which they travel, each at a multiple of its size. */
 struct bps_header {
     uint32_t length; /* of the payload, bytes */

@@ -108,6 +108,35 @@ class ByRun(unittest.TestCase):
             job.open("end")
             self.check(job, [GOES_ON.format("worker 1"), AGAIN.format("worker 1")])
 
+    def gathered_without(self, hosts=None):
+        """The same, and the others have gathered once more while it was on its way."""
+        with self.job(3, 1, later="sleep 1000", hosts=hosts) as job:
+            for worker in range(3):
+                job.wait_for("trains", f"worker {worker}")
+            job.open("later")
+            job.kill_and_wait("worker 1")
+            job.wait_for("starting worker 1 again", None, "err")
+            job.kill_and_wait("worker 2")
+            job.wait_for("of 1 at step", "worker 0")
+            job.open("end")
+            own = job.finish()["byteps run"]
+            self.assertEqual(own.status, 0, own)
+
+    def server_and_scheduler(self):
+        """Another scheduler does not wait for a server that is known to have ended."""
+        settings = ["cluster.colocated=none", "cluster.rendezvous_timeout=600s", "log.level=info"]
+        with self.job(2, 2, settings=settings) as job:
+            for worker in range(2):
+                job.wait_for("trains", f"worker {worker}")
+            server = job.pid("server 1")
+            job.kill("scheduler")
+            os.kill(server, signal.SIGKILL)
+            job.wait_for("has taken over", "scheduler", "err")
+            job.wait_for("reforms as 0 of 2", "worker 0")
+            job.open("end")
+            own = job.finish()["byteps run"]
+            self.assertEqual(own.status, 0, own)
+
     def host(self):
         """All of a host is lost, and started again there."""
         with self.job(2, 2, settings=["cluster.colocated=none"], hosts=HOSTS_2) as job:
@@ -147,6 +176,8 @@ class ByRun(unittest.TestCase):
         cases = {"server": self.server, "last": self.last, "too few": self.too_few, "given up": self.given_up}
         cases |= {"too late": self.too_late, "at end": self.at_end, "host": self.host, "hosts, last": self.hosts_last}
         cases["hosts, too few"] = lambda: self.too_few(HOSTS_2)
+        cases["gathered without"] = self.gathered_without
+        cases["server and scheduler"] = self.server_and_scheduler
         cases["hosts, too late"] = lambda: self.too_late(HOSTS_2)
         cases["hosts, worker"] = lambda: self.worker("worker 2", 1, "localhost:1,127.0.0.1:2")
         for victim in ("worker 0", "worker 2"):

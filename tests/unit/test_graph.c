@@ -38,7 +38,7 @@ static const struct {
     {"worker.graph=({stage=\"local_reduce\";},{stage=\"local_broadcast\";})",
      "worker.graph has 0 stages push_pull; expected exactly one"},
     {"worker.graph=({stage=\"push_pull\"; usee=\"net\";})",
-     "--set: worker.graph[0].usee: stage push_pull does not take it; expected stage and use"},
+     "--set: worker.graph[0].usee: stage push_pull does not take it; expected stage, use, mode and when"},
     {"worker.graph=({stage=\"local_reduce\";},{stage=\"push_pull\";},"
      "{stage=\"local_broadcast\"; use=\"local\";})",
      "--set: worker.graph[2].use: stage local_broadcast does not take it; expected stage"},
