@@ -324,7 +324,7 @@ struct bps_run {
     char complaint[400];  /* about its last answer; "": none */
     uint64_t gathered_at; /* when all had joined, the last time */
     unsigned generation;  /* how often that was */
-    bool knows_members;   /* and which parts of this host were there */
+    bool knows_members;   /* the scheduler's numbers of processes are those of parts here */
     uint32_t number;      /* as a part: of a process, of which so many bytes are to come */
     unsigned number_bytes;
     bool closes;          /* a worker has left in order since: the others are about to */

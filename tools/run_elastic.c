@@ -85,7 +85,6 @@ static void gathered(struct bps_run *run)
     run->gathered = true;
     run->gathered_at = bps_now();
     run->generation++;
-    run->knows_members = false;
     run->closes = false;
     run->gone_status = 0;
 }
@@ -108,7 +107,7 @@ static void joined(struct bps_run *run, int pid)
     }
 }
 
-/* Whether it was not there when all gathered last; as far as it can be told from the time where no pids are known. */
+/* Whether it was not there when all gathered last; where the numbers of processes say nothing, by the time. */
 static bool is_late(const struct bps_run *run, const struct bps_run_child *child)
 {
     bool missed = run->knows_members ? child->joined != run->generation : child->began > run->gathered_at;

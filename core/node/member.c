@@ -491,7 +491,7 @@ static void member_on_tick(void *arg)
         member_lose(m, m->away ? BPS_ERR_LOST : BPS_ERR_TIMEOUT, why);
     } else if (!m->joined && m->link.state != BPS_LINK_OPEN && now - m->reminded > REMIND_EVERY) {
         m->reminded = now;
-        bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
+        bps_warn(LOG, "%s (%.0f s)", m->waiting, now > m->since ? (double)(now - m->since) / 1e9 : 0.0);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
         snprintf(why, sizeof why, "no sign of life for %.0f s (cluster.peer_timeout)", (double)timeout / 1e9);
         bps_link_drop(&m->link);

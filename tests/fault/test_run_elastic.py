@@ -177,6 +177,7 @@ class ByRun(unittest.TestCase):
         cases |= {"too late": self.too_late, "at end": self.at_end, "host": self.host, "hosts, last": self.hosts_last}
         cases["hosts, too few"] = lambda: self.too_few(HOSTS_2)
         cases["gathered without"] = self.gathered_without
+        cases["hosts, gathered without"] = lambda: self.gathered_without("localhost:1,127.0.0.1:2")
         cases["server and scheduler"] = self.server_and_scheduler
         cases["hosts, too late"] = lambda: self.too_late(HOSTS_2)
         cases["hosts, worker"] = lambda: self.worker("worker 2", 1, "localhost:1,127.0.0.1:2")
