@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from byteps._basics import Average, choose_op, end_step
+from byteps._basics import Average, choose_op, end_step, is_async
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales
 
 from . import _feedback
+from ._async import Asynchronous, Shared, check_arguments
 from ._rates import rates_of
 from ._reducer import Reducer, may_train
 from .compression import Compression, choose
@@ -212,7 +213,7 @@ def name_parameters(optimizer, named_parameters):
     """Return [(name, parameter)] of what an optimizer trains, now or later, each once, in the model's order."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    if isinstance(optimizer, _Distributed):
+    if isinstance(optimizer, (_Distributed, Asynchronous)):
         raise ValueError("the optimizer is distributed already")
     groups = [(group, p) for group in optimizer.param_groups for p in group["params"]]
     known = list(dict.fromkeys(p for _, p in groups if may_train(p)))
@@ -286,6 +287,11 @@ def DistributedOptimizer(
     in a step. With several backward passes per step, while some gradients are missing, others may still be on their
     way; then synchronize() or step() ends the round, and a change before that is an error.
 
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) training is asynchronous: gradients stay this worker's own. step()
+    changes the parameters by them, pushes that change to the servers, which keep the parameters and add the changes
+    of all workers, and takes what they are then. No worker waits for another one, and each may make as many steps as
+    it likes. The first step sets the servers' parameters to those of rank 0.
+
     Args:
         optimizer: any torch.optim.Optimizer.
         named_parameters: usually ``model.named_parameters()``. The names must be the same on all workers;
@@ -315,6 +321,10 @@ def DistributedOptimizer(
     named = name_parameters(optimizer, named_parameters)
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
+    if is_async():
+        check_arguments(op, compression, gradient_predivide_factor)
+        unwrap(optimizer)
+        return share(optimizer, Asynchronous, Shared(named))
     scales = predivide_scales(gradient_predivide_factor, op)
     check_momentum(choose(compression, model_coding_text)[1], have_momentum(optimizer.param_groups))
     unwrap(optimizer)
@@ -327,16 +337,22 @@ def unwrap(optimizer):
     optimizer.__dict__.pop("_byteps", None)
 
 
-def wrap(optimizer, mixin, reducer):
+def share(optimizer, mixin, own):
     """Return an optimizer of a class made of the mixin and the other's class. It shares its state."""
     base = type(optimizer)
     wrapped = object.__new__(type(base.__name__, (mixin, base), {"__module__": base.__module__}))
     wrapped.__dict__ = optimizer.__dict__
-    wrapped._byteps = reducer
-    reducer.rate = rates_of(wrapped, reducer.parameters)
-    wrapped._byteps_skip = False
+    wrapped._byteps = own
     if "step" in optimizer.__dict__:  # of a scheduler that was made before
         optimizer.step = _counted_step(wrapped)
+    return wrapped
+
+
+def wrap(optimizer, mixin, reducer):
+    """Return the same of an optimizer whose gradients the reducer reduces."""
+    wrapped = share(optimizer, mixin, reducer)
+    reducer.rate = rates_of(wrapped, reducer.parameters)
+    wrapped._byteps_skip = False
     return wrapped
 
 

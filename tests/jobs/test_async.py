@@ -25,5 +25,15 @@ class Values(scripted.TestCase):
         self.run_script("async_values.py", workers=2, servers=1, options=[*SMALL, *options])
 
 
+class Torch(scripted.TestCase):
+    framework = "torch"
+
+    def test_alone(self):
+        self.run_script("torch_async.py", workers=1, servers=0, options=SMALL)
+
+    def test_two_workers(self):
+        self.run_script("torch_async.py", workers=2, servers=1, env={"BYTEPS_ENABLE_ASYNC": "1"})
+
+
 if __name__ == "__main__":
     unittest.main()

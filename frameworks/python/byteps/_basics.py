@@ -352,6 +352,11 @@ def cross_size() -> int:
     return _answer(_bps.cross_size)
 
 
+def is_async() -> bool:
+    """Return whether the job trains asynchronously: ``worker.async``, BYTEPS_ENABLE_ASYNC."""
+    return _bps.conf("worker.async") in ("true", "1", "on", "yes")
+
+
 def job_number() -> int:
     """Return the number of the job among those of this process, from 1 on; after its end, too."""
     return _job
