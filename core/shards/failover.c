@@ -192,15 +192,15 @@ static void restart_tasks(struct bps_worker *worker)
 static void let_go(struct bps_remote *remote)
 {
     struct bps_worker *worker = remote->worker;
+    char why[200];
     remote->retired = true; /* before its links are dropped */
     bps_push_rest(remote);
     drop_lanes(remote);
     worker->opened_links -= worker->phase == BPS_WORKER_JOINING ? remote->opened : 0;
     remote->lanes = 0;
-    if (remote->unkept) {
-        bps_worker_fail(worker, BPS_ERR_LOST,
-                        "a server was lost that has summed tensors directly in the memory of devices, of which no "
-                        "result is kept");
+    if (remote->unkept != NULL) {
+        snprintf(why, sizeof why, "a server was lost that has %s", remote->unkept);
+        bps_worker_fail(worker, BPS_ERR_LOST, why);
     }
 }
 
@@ -220,7 +220,7 @@ static bool let_all_go(struct bps_worker *worker)
 {
     bool any = false;
     char who[128];
-    for (uint32_t i = 0; i < worker->shards->remotes; i++) {
+    for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
         struct bps_remote *remote = &worker->shards->remote[i];
         if (worker->view->book.shard[i].lost && !remote->retired) {
             any = true;
@@ -238,7 +238,7 @@ void bps_remotes_inherit(struct bps_worker *worker)
 {
     struct bps_kept *kept, *next;
     bool any = worker->shards != NULL && let_all_go(worker);
-    if (worker->shards != NULL) {
+    if (worker->shards != NULL && worker->failure == BPS_OK) {
         suspect_again(worker);
     }
     if (!any || worker->failure != BPS_OK) {

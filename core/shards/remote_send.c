@@ -206,7 +206,11 @@ bool bps_push_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
-    remote->unkept |= bps_push_of(task)->kept == NULL;
+    if (bps_push_of(task)->kept == NULL) {
+        remote->unkept = task->tensor->named.form.keeps
+                             ? "kept values of tensors in mode async"
+                             : "summed tensors directly in the memory of devices, of which no result is kept";
+    }
     if (bps_push_of(task)->payload->begin != NULL) {
         bps_push_of(task)->payload->begin(task, remote);
     }

@@ -43,7 +43,7 @@ struct bps_remote {
     bool broken;           /* its links have ended: nothing is sent any more */
     bool has_heirs;        /* it may be lost, and the job goes on */
     uint32_t opened;       /* links that it has let in */
-    bool unkept;           /* it has summed something of which no result is kept */
+    const char *unkept;    /* why the job cannot go on without it; NULL: all of its results are kept */
     bool starved;          /* the most urgent one has no credit, */
     uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
     bool making;           /* or its slice is still being made */

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers are killed while a job trains: it goes on without them, and every result is right."""
 
+import os
 import unittest
 
 import cluster
+import harness
 import scripted
 import test_cuts
 
@@ -153,6 +155,22 @@ class ByRun(unittest.TestCase):
                 ends, own = self.play(["cluster.failover=false"], hosts=hosts)
                 self.assertEqual(own.status, 137, cluster.show(ends))
                 self.assertRegex(own.err, r"server 1 \(.*\) was killed by SIGKILL; ending the job", cluster.show(ends))
+
+
+class Values(unittest.TestCase):
+    def test_a_server_that_keeps_values(self):
+        """Nobody else has them: the job ends, and says why."""
+        script = os.path.join(os.environ.get("top_srcdir", "."), "tests/jobs/scripts/async_lost.py")
+        settings = ["worker.async=true", "cluster.colocated=none"]
+        with cluster.ByHand([script], 2, 2, settings, worker=(harness.python(),)) as job:
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("pushes", part)
+            job.kill_and_wait("server 1")
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("lost: ", part)
+            ends = job.finish()
+            text = cluster.show(ends)
+            self.assertIn("a server was lost that has kept values of tensors in mode async", text)
 
 
 if __name__ == "__main__":
