@@ -85,6 +85,7 @@ struct bps_conf_cluster {
 
 struct bps_conf_worker {
     uint32_t hierarchy;     /* BPS_HIERARCHY_* */
+    int64_t staleness;      /* in mode async: pushes that a worker may be behind; -1: any number */
     bool async;             /* optimizers push changes of parameters, which the servers keep */
     bool round_on_host;     /* sums of float16 and bfloat16, before they cross the network */
     uint64_t partition;     /* bytes; a multiple of 64 */

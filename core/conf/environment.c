@@ -300,7 +300,7 @@ static const struct variable variables[] = {
     {"BYTEPS_TRACE_END_STEP", .key = "trace.to"},
     {"BYTESCHEDULER_TIMELINE", .key = "trace.file"},
     {"BYTEPS_ENABLE_ASYNC", .key = "worker.async"},
-    {"BYTEPS_STALENESS", .missing = "training on gradients of earlier steps"},
+    {"BYTEPS_STALENESS", .key = "worker.staleness"},
     {"BYTEPS_INTRA_COMPRESSOR", .missing = BY_VARIABLE},
     {"BYTEPS_INTER_COMPRESSOR", .missing = BY_VARIABLE},
 };

@@ -84,6 +84,9 @@ static const struct bps_option worker_table[] = {
     {"async", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, async), "false", NULL,
      "Asynchronous training: optimizers push by what a step has changed the parameters, the servers add that to "
      "the parameters that they keep, and no worker waits for the others."},
+    {"staleness", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, staleness), "-1", "-1..1000000",
+     "Of tensors in mode async, as in asynchronous training: a worker waits for those that are more than so many "
+     "pushes behind; 0: all push equally often; -1: it never waits."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
      "The reducer that reaches the memory of tensors, a name in reducers, or several in order of preference: "
      "cuda for tensors on GPUs; sum knows host memory only."},

@@ -528,6 +528,7 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .only = BPS_SUM_ALL,
         .elastic = shard_is_elastic(shard),
         .ops = {[BPS_KEY_VALUE] = &bps_value_ops},
+        .staleness = shard->conf->worker.staleness,
         .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,
         .events = &sum_events,

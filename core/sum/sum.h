@@ -144,7 +144,8 @@ struct bps_sum_config {
      * have come: one of these may have the result from a shard that is lost. Without groups.
      */
     bool elastic;
-    bool rank_order; /* sum in the order of ranks, not of arrival; an aggregator always does */
+    int64_t staleness; /* of values: how many pushes a worker may be behind another one; negative: any number */
+    bool rank_order;   /* sum in the order of ranks, not of arrival; an aggregator always does */
     /* Kinds of keys that there are here beside rounds; NULL: not that one. */
     const struct bps_key_ops *ops[BPS_KEY_KINDS];
     struct bps_instance *reducer;

@@ -33,6 +33,7 @@ struct value {
         struct version *now;
         uint32_t set; /* the number of the broadcast that it is from; 0: it has no value */
     } *slice;
+    uint32_t *added; /* by slice, then by rank: how many pushes are in it */
     struct value_worker {
         uint32_t next;       /* the round that it may begin */
         uint32_t broadcasts; /* that it has begun */
@@ -52,6 +53,7 @@ struct answer {
         struct bps_sum_slice slice; /* the first member */
         struct answer *answer;
         struct version *version; /* that it is answered with; NULL: it is not yet */
+        uint32_t number;         /* that it is among the worker's pushes to the slice; 0: it is not there yet */
         bool begun, over;
     } of[];
 };
@@ -196,22 +198,46 @@ static void value_answer(struct answer_slice *s)
     config->events->result(config->owner, a->rank, &s->slice);
 }
 
-/* What a worker waits for, who has come to a broadcast before its root. */
-static bool is_due(const struct answer_slice *s)
+/* Whether this worker is more pushes behind the answer than it may be. Who is not there any more is behind nobody. */
+static bool is_stale(const struct answer_slice *s, uint32_t rank)
 {
-    const struct answer *a = s->answer;
-    return s->begun && s->version == NULL && a->base.verdict == BPS_OK && a->rank != a->root &&
-           value_of(&a->base)->slice[s->slice.index].set >= a->broadcast;
+    const struct value *v = value_of(&s->answer->base);
+    const struct bps_sum *sum = v->key.sum;
+    int64_t behind = (int64_t)s->number - v->added[(size_t)s->slice.index * sum->config.workers + rank];
+    return sum->config.staleness >= 0 && behind > sum->config.staleness && !bps_is_absent(sum, rank);
 }
 
-/* A slice has been set. */
+/* The first worker that the slice waits for; NOBODY: it is to be answered. */
+static uint32_t value_waits_for(const struct answer_slice *s)
+{
+    const struct answer *a = s->answer;
+    const struct value *v = value_of(&a->base);
+    if (a->broadcast > 0) {
+        return v->slice[s->slice.index].set >= a->broadcast ? NOBODY : a->root;
+    }
+    uint32_t rank = 0;
+    while (rank < v->key.sum->config.workers && !is_stale(s, rank)) {
+        rank++;
+    }
+    return rank < v->key.sum->config.workers ? rank : NOBODY;
+}
+
+/* Whether all that it needs of its own worker is there, but not the answer. */
+static bool is_waiting(const struct answer_slice *s)
+{
+    const struct answer *a = s->answer;
+    bool there = a->broadcast > 0 ? s->begun && a->rank != a->root : s->number > 0;
+    return there && s->version == NULL && a->base.verdict == BPS_OK;
+}
+
+/* A slice has been set, or pushed to, or somebody who was behind is not there any more. */
 static void answer_those_who_wait(struct value *v, uint32_t index)
 {
     for (struct bps_round_base *base = v->key.rounds, *next; base != NULL; base = next) {
         next = base->next;
-        struct answer *a = answer_of(base);
-        if (a->broadcast > 0 && is_due(&a->of[index])) {
-            value_answer(&a->of[index]);
+        struct answer_slice *s = &answer_of(base)->of[index];
+        if (is_waiting(s) && value_waits_for(s) == NOBODY) {
+            value_answer(s);
         }
     }
 }
@@ -250,10 +276,12 @@ static void value_arrived(struct answer_slice *s, const void *data, uint32_t byt
         answer_fail_here(a, status);
         return;
     }
-    value_answer(s);
     if (sets) {
-        answer_those_who_wait(v, index);
+        value_answer(s);
+    } else {
+        s->number = ++v->added[(size_t)index * v->key.sum->config.workers + a->rank];
     }
+    answer_those_who_wait(v, index);
 }
 
 static void *value_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
@@ -304,9 +332,7 @@ static void wait_for_broadcast(struct answer *a)
     for (uint32_t i = 0; i < v->slices; i++) {
         a->of[i].begun = true;
         a->begun++;
-        if (is_due(&a->of[i])) {
-            value_answer(&a->of[i]);
-        }
+        answer_those_who_wait(v, i);
     }
     a->base.holds--;
     value_collect(&a->base);
@@ -320,6 +346,14 @@ static bool value_has(const struct bps_sum *sum, const struct bps_round_id *id, 
            bps_is_partition(bytes, sum->config.partition, id->partition, size);
 }
 
+static void value_fini(struct bps_key *key)
+{
+    struct value *v = (struct value *)key;
+    free(v->slice); /* the blocks are the pool's */
+    free(v->worker);
+    free(v->added);
+}
+
 /* The first that is heard of it. */
 static bps_status value_begin(struct value *v, const struct bps_contribution *c)
 {
@@ -330,20 +364,16 @@ static bps_status value_begin(struct value *v, const struct bps_contribution *c)
     uint32_t slices = bps_partitions(v->size, v->grid);
     v->slice = calloc(slices, sizeof *v->slice);
     v->worker = calloc(sum->config.workers, sizeof *v->worker);
-    if (v->slice == NULL || v->worker == NULL) {
-        free(v->slice);
-        free(v->worker);
+    v->added = calloc((size_t)slices * sum->config.workers, sizeof *v->added);
+    if (v->slice == NULL || v->worker == NULL || v->added == NULL) {
+        value_fini(&v->key);
+        v->slice = NULL;
+        v->worker = NULL;
+        v->added = NULL;
         return BPS_ERR_NOMEM;
     }
     v->slices = slices;
     return BPS_OK;
-}
-
-static void value_fini(struct bps_key *key)
-{
-    struct value *v = (struct value *)key;
-    free(v->slice); /* the blocks are the pool's */
-    free(v->worker);
 }
 
 /* What holds for every push of a worker that works. */
@@ -524,7 +554,7 @@ static bool waits_for_root(const struct answer *a)
     return a->broadcast > 0 && a->rank != a->root && a->unanswered > 0 && a->base.verdict == BPS_OK;
 }
 
-/* Its own rounds are of no use any more; nor is it to wait for its broadcasts. */
+/* Its own rounds are of no use any more; nor are others to wait for it. */
 static void value_leave(struct bps_round_base *base, uint32_t rank)
 {
     struct answer *a = answer_of(base);
@@ -538,6 +568,10 @@ static void value_leave(struct bps_round_base *base, uint32_t rank)
         bool left = bps_bit(sum->left_bits, rank);
         snprintf(text, sizeof text, left ? "worker %u has left the job" : "worker %u was lost", rank);
         answer_fail(a, sum->config.elastic ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text);
+    } else {
+        for (uint32_t i = 0; i < value_of(base)->slices; i++) {
+            answer_those_who_wait(value_of(base), i);
+        }
     }
 }
 
@@ -545,18 +579,21 @@ static bool value_missing(const struct bps_round_base *base, char *text, size_t 
 {
     const struct answer *a = answer_of(base);
     const struct bps_sum *sum = base->key->sum;
-    if (!waits_for_root(a)) {
-        return false;
-    }
     uint64_t *bits = calloc(sum->words, sizeof *bits);
-    if (bits == NULL) {
-        return false;
+    bool any = false;
+    for (uint32_t i = 0; i < value_of(base)->slices && bits != NULL; i++) {
+        uint32_t rank = is_waiting(&a->of[i]) ? value_waits_for(&a->of[i]) : NOBODY;
+        if (rank != NOBODY) {
+            bps_set_bit(bits, rank);
+            any = true;
+        }
     }
-    bps_set_bit(bits, a->root);
-    bps_verdict_ranks(bits, sum->config.workers, text, n);
-    snprintf(late, room, "%s", "");
+    if (any) {
+        bps_verdict_ranks(bits, sum->config.workers, text, n);
+        snprintf(late, room, "%s", "");
+    }
     free(bits);
-    return true;
+    return any;
 }
 
 static void value_stalled(struct bps_round_base *base, bool overdue, const char *text)

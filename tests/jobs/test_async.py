@@ -17,6 +17,12 @@ class Values(scripted.TestCase):
     def test_three_workers_and_two_servers(self):
         self.run_script("async_values.py", workers=3, servers=2, options=SMALL)
 
+    def test_staleness(self):
+        for bound, name in (("0", "in_step"), ("2", "not_far")):
+            with self.subTest(name):
+                options = [*SMALL, "--set", f"worker.staleness={bound}"]
+                self.run_script("async_values.py", name, workers=3, servers=2, options=options)
+
     def test_server_in_a_worker(self):
         self.run_script("async_values.py", workers=2, servers=0, env={"BYTEPS_ENABLE_ASYNC": "1"})
 

@@ -445,6 +445,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "worker.hierarchy = \"auto\"\n"
                            "worker.round_on_host = true\n"
                            "worker.async = false\n"
+                           "worker.staleness = -1\n"
                            "worker.device_groups = \"auto\"\n"
                            "server.order = \"arrival\"\n"
                            "worker.graph = ( { stage = \"local_reduce\"; use = \"local\"; }, "

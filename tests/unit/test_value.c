@@ -59,19 +59,32 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
 
 static const struct bps_sum_events events = {.finished = rig_finished, .result = on_result, .notice = on_notice};
 
-static void start(void)
+static void start_with(int64_t staleness)
 {
-    rig_open();
     const struct bps_sum_config config = {.workers = WORKERS,
                                           .partition = PARTITION,
                                           .slice = SLICE,
                                           .only = BPS_SUM_ALL,
                                           .ops = {[BPS_KEY_VALUE] = &bps_value_ops},
                                           .reducer = rig_reducer,
+                                          .staleness = staleness,
                                           .events = &events};
     memset(heard, 0, sizeof heard);
     keep = false;
     ck_assert_int_eq(bps_sum_new(&config, &sum), BPS_OK);
+}
+
+static void start(void)
+{
+    rig_open();
+    start_with(-1);
+}
+
+/* Answers wait for those who are more than so many pushes behind. */
+static void restart_with(int64_t staleness)
+{
+    bps_sum_free(sum);
+    start_with(staleness);
 }
 
 static void stop(void)
@@ -270,6 +283,52 @@ START_TEST(test_poison)
 }
 END_TEST
 
+/* All get the same, which is the sum of all. */
+START_TEST(test_in_step)
+{
+    restart_with(0);
+    broadcast(0, 0, 10);
+    receive(1, 0, 0);
+    receive(2, 0, 0);
+    for (uint32_t round = 1; round <= 3; round++) {
+        for (uint32_t rank = 0; rank < WORKERS; rank++) {
+            for (uint32_t other = 0; other < WORKERS; other++) {
+                ck_assert_uint_eq(heard[other].results, round * SLICES);
+            }
+            push(rank, round, 1.0f + (float)rank);
+        }
+        for (uint32_t rank = 0; rank < WORKERS; rank++) {
+            check(rank, (round + 1) * SLICES, 10.0f + (float)(6 * round));
+        }
+    }
+}
+END_TEST
+
+START_TEST(test_staleness)
+{
+    restart_with(2);
+    broadcast(0, 0, 0);
+    push(0, 1, 1);
+    push(0, 2, 1);
+    check(0, 3 * SLICES, 2);
+    push(0, 3, 1); /* 3 ahead */
+    ck_assert_uint_eq(heard[0].results, 3 * SLICES);
+    bps_sum_check_stalls(sum, bps_now() + 10, 1, 0);
+    ck_assert_uint_eq(heard[0].stalls, 1);
+    ck_assert_ptr_nonnull(strstr(heard[0].text, "worker 1"));
+    push(1, 0, 10);
+    ck_assert_uint_eq(heard[0].results, 3 * SLICES);
+    check(1, SLICES, 13);
+    bps_sum_leave(sum, 2); /* nobody waits for it any more */
+    check(0, 4 * SLICES, 13);
+    push(0, 4, 1);
+    push(0, 5, 1);
+    ck_assert_uint_eq(heard[0].results, 4 * SLICES);
+    bps_sum_gone(sum, 1);
+    check(0, 6 * SLICES, 15);
+}
+END_TEST
+
 static const struct {
     const char *what;
     uint32_t offset, length, size;
@@ -338,6 +397,8 @@ int main(void)
     tcase_add_test(tests, test_pieces);
     tcase_add_test(tests, test_lost_root);
     tcase_add_test(tests, test_poison);
+    tcase_add_test(tests, test_in_step);
+    tcase_add_test(tests, test_staleness);
     tcase_add_loop_test(tests, test_nonsense, 0, sizeof bad / sizeof *bad);
     tcase_add_test(tests, test_order);
     suite_add_tcase(suite, tests);

@@ -119,5 +119,26 @@ def check_synchronous_ones_beside_them():
     bps.barrier()
 
 
+def in_step():
+    """With worker.staleness = 0: what synchronous training has."""
+    made("in step", 0)
+    for step in range(1, PUSHES):
+        result = push("in step", bps.rank() + 1)
+        assert np.all(result == step * sum(range(1, bps.size() + 1))), (step, result)
+        if bps.rank() == 0:
+            time.sleep(0.002)
+
+
+def not_far():
+    """With worker.staleness = 2: the fast one is never more than 3 pushes ahead of what it gets."""
+    made("not far", 0)
+    for step in range(1, PUSHES):
+        result = push("not far", 1)
+        least = step + (bps.size() - 1) * max(0, step - 2)
+        assert result.min() >= least, (step, result.min(), least)
+        if bps.rank() == 0:
+            time.sleep(0.005)
+
+
 if __name__ == "__main__":
     checks.main(globals(), bps)
