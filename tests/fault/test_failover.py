@@ -157,6 +157,7 @@ class ByRun(unittest.TestCase):
                 self.assertRegex(own.err, r"server 1 \(.*\) was killed by SIGKILL; ending the job", cluster.show(ends))
 
 
+@scripted.unwatched
 class Values(unittest.TestCase):
     def test_a_server_that_keeps_values(self):
         """Nobody else has them: the job ends, and says why."""
