@@ -20,7 +20,8 @@
 struct version {
     uint32_t uses; /* the key's, if it is the newest, and those of answers */
     uint32_t bytes;
-    _Alignas(64) char data[];
+    char unused[56]; /* blocks of the pool are aligned to a cache line, and so is what follows */
+    char data[];
 };
 
 struct value {
