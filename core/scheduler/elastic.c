@@ -72,7 +72,9 @@ bool bps_roster_reform(struct bps_roster *roster, uint32_t departed)
 
 void bps_roster_make_room(struct bps_roster *roster, const struct bps_seat *seat)
 {
-    if (roster->elastic.reforms && seat->join.before < 0 && seat->join.role == BPS_ROLE_WORKER) {
+    if (roster->elastic.reforms && seat->join.role == BPS_ROLE_SERVER) {
+        want_servers(roster);
+    } else if (roster->elastic.reforms && seat->join.before < 0) {
         want(roster, roster->workers + 1);
     }
 }

@@ -338,7 +338,7 @@ class ByHand(_Gated):
         self.common = [*_ways(), *settings, f"cluster.job={self.id}"]
         self.common += [f"cluster.workers={workers}", f"cluster.servers={servers}"]
         try:
-            self.address = self.start_scheduler()
+            self.address = self.start_scheduler(address=self._hold_address())
             for part in _members(workers, servers):
                 if part not in late:
                     self.start(part)
@@ -346,7 +346,16 @@ class ByHand(_Gated):
             self._end()
             raise
 
-    def start_scheduler(self, name="scheduler", address=f"{ADDRESS}:0"):
+    def _hold_address(self):
+        """Nobody else gets this port while the scheduler is gone, unless the job chooses ports of its own."""
+        self.hold = socket.socket(socket.AF_INET6 if ":" in ADDRESS else socket.AF_INET)
+        if TRANSPORT != "tcp" or any(setting.startswith("cluster.ports") for setting in self.common):
+            return f"{ADDRESS}:0"
+        self.hold.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.hold.bind((ADDRESS.strip("[]"), 0))
+        return f"{ADDRESS}:{self.hold.getsockname()[1]}"
+
+    def start_scheduler(self, name="scheduler", *, address):
         """Starts a scheduler that is called `name` here, and returns its address."""
         reading, writing = os.pipe()
         extra = self.extra.get("scheduler", ())
@@ -385,6 +394,7 @@ class ByHand(_Gated):
             part.process.wait()
             for reader in part.readers.values():
                 reader.join(10)
+        self.hold.close()
 
     def pid(self, part):
         return self.parts[part].process.pid

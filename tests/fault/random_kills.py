@@ -76,7 +76,7 @@ class Job:
         name = f"scheduler {next(self.number)}"
         self.job.kill_and_wait(self.scheduler)
         self.kills += 1
-        self.job.start_scheduler(name, self.job.address)
+        self.job.start_scheduler(name, address=self.job.address)
         self.scheduler = name
         time.sleep(self.random.choice([0, 1]))
 

@@ -129,7 +129,7 @@ class Elastic(unittest.TestCase):
             job.stop("worker 2")  # so that nobody reforms
             job.start("worker 0", name="newcomer")
             job.kill_and_wait("scheduler")
-            job.start_scheduler("another", job.address)
+            job.start_scheduler("another", address=job.address)
             job.kill_and_wait("worker 2")
             job.wait_for("joins as 2 of 3", "newcomer")
             job.wait_for("reforms as 0 of 3", "worker 0")

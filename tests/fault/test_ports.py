@@ -93,7 +93,7 @@ class Ports(unittest.TestCase):
             with cluster.ByHand([], workers=1, settings=[setting(first, first)], late=late) as job:
                 self.assertEqual(job.address, f"{cluster.ADDRESS}:{first}")
                 address = f"{cluster.ADDRESS}:{last}"
-                self.assertEqual(job.start_scheduler("another", address), address)
+                self.assertEqual(job.start_scheduler("another", address=address), address)
 
 
 @unittest.skipIf(cluster.TRANSPORT != "tcp", "these are addresses of TCP")

@@ -68,7 +68,7 @@ class Lost(unittest.TestCase):
             time.sleep(ROUNDS)
             job.open("enough")
             self.wait_for_all(job, "grad is right", workers(job))
-            job.start_scheduler("scheduler 2", job.address)
+            job.start_scheduler("scheduler 2", address=job.address)
             self.wait_for_all(job, f"the scheduler at {job.address} is back", members(job), "err")
             job.open("later")
             ends = self.ends_well(job)
@@ -88,17 +88,17 @@ class Lost(unittest.TestCase):
             time.sleep(ROUNDS)
             for part in workers(job):
                 self.assertNotIn("new: ", job.now()[part].out)
-            job.start_scheduler("scheduler 2", job.address)
+            job.start_scheduler("scheduler 2", address=job.address)
             self.ends_well(job)
 
     def twice(self):
         with cluster.ByHand(STEPS, workers=3, servers=2, settings=SETTINGS) as job:
             self.wait_for_all(job, "grad runs", workers(job))
             self.lose(job)
-            job.start_scheduler("scheduler 2", job.address)
+            job.start_scheduler("scheduler 2", address=job.address)
             self.wait_for_all(job, "is back", members(job), "err")
             job.kill_and_wait("scheduler 2")
-            job.start_scheduler("scheduler 3", job.address)
+            job.start_scheduler("scheduler 3", address=job.address)
             job.wait_for("has taken over job", "scheduler 3", "err")
             job.open("enough", "later")
             ends = job.finish()
@@ -123,7 +123,7 @@ class Lost(unittest.TestCase):
             self.wait_for_all(job, "grad runs", workers(job))
             self.lose(job)
             job.kill_and_wait("worker 1")
-            job.start_scheduler("scheduler 2", job.address)
+            job.start_scheduler("scheduler 2", address=job.address)
             ends = job.finish()
             for part in ("worker 0", "worker 2", "server 0", "scheduler 2"):
                 self.assertNotEqual(ends[part].status, 0, f"{part}\n{cluster.show(ends)}")

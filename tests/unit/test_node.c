@@ -193,6 +193,24 @@ START_TEST(test_survivors_come_first)
 }
 END_TEST
 
+/* While the survivors are on their way back. */
+START_TEST(test_room_for_a_server)
+{
+    struct bps_roster roster;
+    bps_roster_init(&roster, 1, 2, BPS_COLOCATED_NONE);
+    bps_roster_be_elastic(&roster, 1, 4);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, 0, 1, false), BPS_OK);
+    roster.elastic.returning = 1;
+    ck_assert(bps_roster_reform(&roster, 0));
+    ck_assert_uint_eq(roster.servers, 1);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, 1, 1, false), BPS_OK);
+    bps_roster_make_room(&roster, nth(&roster, 1));
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 0, 1, false), BPS_OK);
+    ck_assert(bps_roster_complete(&roster));
+    bps_roster_fini(&roster);
+}
+END_TEST
+
 /* A view of a job of two workers and two servers of a shard each. */
 static struct bps_view *view_of(uint32_t number, bool gone)
 {
@@ -847,6 +865,7 @@ int main(void)
     tcase_add_test(tests, test_many_missing);
     tcase_add_test(tests, test_early_seats);
     tcase_add_test(tests, test_survivors_come_first);
+    tcase_add_test(tests, test_room_for_a_server);
     tcase_add_test(tests, test_views_follow_one_another);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
