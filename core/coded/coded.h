@@ -26,6 +26,7 @@ struct bps_coded_slice {
     void *sent, *result, *scratch; /* in blocks of memory; or NULL */
     size_t sent_bytes;             /* as encode has said */
     uint32_t result_bytes;
+    bool dropped;      /* it came too late: the result is without it */
     bool own;          /* it was decoded, but what was sent of it was not */
     bps_status status; /* of decoding it */
 };

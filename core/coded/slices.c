@@ -369,6 +369,7 @@ static bps_status slices_expect(struct bps_task *task, uint32_t index, uint32_t 
         return BPS_ERR_PROTOCOL;
     }
     coded->result_bytes = bytes;
+    coded->dropped = (bps_push_of(task)->answer & BPS_FLAG_DROPPED) != 0;
     return take_for_result(task, index) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
@@ -386,12 +387,12 @@ static bps_status decode_to(const struct bps_task *task, uint32_t index, void *t
                                 coded->result_bytes, to, count_of(task, index));
 }
 
-/* What was sent of the slice has been summed, and x is the result. Its place may have the gradient until now. */
+/* What was sent has been summed, unless it was too late; x is the result. Its place may have the gradient until now. */
 static bps_status move_feedback(struct bps_task *task, uint32_t index, const void *x)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_feedback_slice part = feedback_slice(task, index);
-    if (bps_feedback_is_finite(task->feedback.type, x, part.count)) {
+    if (!coded->dropped && bps_feedback_is_finite(task->feedback.type, x, part.count)) {
         return bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
     }
     bps_feedback_keep(&task->feedback, &part);

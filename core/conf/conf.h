@@ -101,6 +101,8 @@ struct bps_conf_server {
     int64_t shards;      /* 0: by the number of cores */
     struct bps_list use; /* names of reducers, in order of preference */
     uint32_t order;      /* BPS_ORDER_* */
+    const char *quorum;  /* contributions with which a round ends: "n", or "n-1" and so on */
+    uint32_t backups;    /* that is how many less than all */
     double bandwidth;    /* of this host's link, relative to the others; 0: not told */
     bool local;          /* servers of the own host are reached through the transport between processes of a host */
 };

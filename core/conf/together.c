@@ -179,6 +179,20 @@ static void check_scheduler(struct bps_check *check)
                "\"HOST:PORT\"");
 }
 
+/* ---- a quorum ---- */
+
+static void check_quorum(struct bps_check *check)
+{
+    const char *text = check->conf->server.quorum;
+    char backups[5] = "0";
+    int end = 0;
+    bool less = sscanf(text, "n-%4[0-9]%n", backups, &end) == 1 && text[end] == '\0';
+    if (!less && strcmp(text, "n") != 0) {
+        problem_at(check, "server.quorum", "not a number of workers; expected \"n\", or less such as \"n-1\"");
+    }
+    check->conf->server.backups = (uint32_t)strtoul(backups, NULL, 10);
+}
+
 /* ---- ports ---- */
 
 /* Reads a number of 1..65535; returns what follows it, or NULL. */
@@ -282,8 +296,9 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes,     check_ranks, check_elastic, check_colocated, check_job,
-                                      check_scheduler, check_ports, check_secret,  check_encrypt,   check_cores};
+    static const check_fn checks[] = {check_sizes,  check_ranks,     check_elastic, check_colocated,
+                                      check_job,    check_scheduler, check_quorum,  check_ports,
+                                      check_secret, check_encrypt,   check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

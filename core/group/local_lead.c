@@ -297,7 +297,7 @@ bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *
     }
     bool payload = sends_payload(slice, peer->rank);
     *out = (struct bps_frame){
-        .header = payload ? slice->header : slice->empty_header,
+        .header = payload ? slice->header : slice->other_header,
         .payload = payload ? slice->payload : NULL,
         .bytes = payload ? slice->bytes : 0,
         .cookie = (void *)((uintptr_t)slice | SLICE_COOKIE),

@@ -250,8 +250,8 @@ static uint32_t group_of(const struct bps_roster *roster, const struct bps_seat 
 {
     uint32_t lowest = seat->rank;
     const struct bps_seat *other;
-    if (seat->join.role != BPS_ROLE_WORKER || roster->elastic.most > 0) {
-        return lowest; /* a group would be lost with its leader */
+    if (seat->join.role != BPS_ROLE_WORKER || roster->elastic.most > 0 || roster->alone) {
+        return lowest; /* a group would be lost with its leader, or be late as a whole */
     }
     TAILQ_FOREACH(other, &roster->seats, entry) {
         if (other->join.role != BPS_ROLE_WORKER || other->join.host_id != seat->join.host_id) {

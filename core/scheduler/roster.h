@@ -44,6 +44,7 @@ struct bps_elastic {
 struct bps_roster {
     uint32_t workers, servers; /* wanted */
     struct bps_elastic elastic;
+    bool alone;         /* workers of a host do not sum among themselves first */
     uint32_t colocated; /* BPS_COLOCATED_*: which workers host servers, too */
     bool told;          /* the bandwidths of links are configured */
     TAILQ_HEAD(bps_seats, bps_seat) seats;

@@ -1381,6 +1381,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     int64_t workers = c->max_workers > c->workers ? c->max_workers : c->workers;
     bps_status status = bps_returning_init(&s->returning, (uint32_t)workers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
+    s->roster.alone = s->conf->server.backups > 0;
     if (c->min_workers > 0) {
         bps_roster_be_elastic(&s->roster, (uint32_t)c->min_workers, (uint32_t)c->max_workers);
     }

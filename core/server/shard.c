@@ -190,13 +190,13 @@ static bps_status shard_on_next(void *owner, struct bps_link *link, struct bps_f
     }
     if (bps_sum_wants_data(slice, lane->rank)) {
         *out = (struct bps_frame){
-            .header = slice->header,
+            .header = bps_sum_is_late(slice, lane->rank) ? slice->other_header : slice->header,
             .payload = slice->payload,
             .bytes = slice->payload_bytes,
             .cookie = slice,
         };
     } else {
-        *out = (struct bps_frame){.header = slice->empty_header, .cookie = slice};
+        *out = (struct bps_frame){.header = slice->other_header, .cookie = slice};
     }
     return BPS_OK;
 }
@@ -528,6 +528,7 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .only = BPS_SUM_ALL,
         .elastic = shard_is_elastic(shard),
         .ops = {[BPS_KEY_VALUE] = &bps_value_ops},
+        .backups = (uint32_t)shard->conf->server.backups,
         .staleness = shard->conf->worker.staleness,
         .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,

@@ -156,7 +156,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .priority = slice->priority,
                                 .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);
-    header.length = 0;
-    header.flags |= BPS_FLAG_EMPTY;
-    bps_header_encode(&header, slice->empty_header);
+    header.length = slice->may_end_early ? header.length : 0;
+    header.flags |= slice->may_end_early ? BPS_FLAG_DROPPED : BPS_FLAG_EMPTY;
+    bps_header_encode(&header, slice->other_header);
 }

@@ -106,11 +106,11 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (!answers || push->got[index] || (alone && header->length > 0)) {
         return BPS_ERR_PROTOCOL;
     }
+    push->answer = header->flags;
     bps_status status = alone ? BPS_OK : push->payload->expect(task, index, header->length);
     if (status != BPS_OK) {
         return status;
     }
-    push->answer = header->flags;
     if (push->kept != NULL) {
         push->kept->now.slice[index].bytes = header->length;
     }

@@ -195,7 +195,8 @@ void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload,
     push->got = (bool *)(push->frame + slices);
     memset(push->got, false, slices * sizeof *push->got);
     push->remote = bps_remote_of(task->tensor, task->partition);
-    if (task->direct == 0 && push->remote->has_heirs && !task->tensor->named.form.keeps) {
+    if (task->direct == 0 && push->remote->has_heirs && !task->tensor->named.form.keeps &&
+        task->tensor->worker->conf->server.backups == 0) {
         push->kept = bps_kept_begin(&push->remote->worker->shards->kept, task, push->remote->index, slice);
         /* without memory its shard is not lost without the job */
     }
@@ -207,8 +208,9 @@ bool bps_push_start(struct bps_task *task)
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
     if (bps_push_of(task)->kept == NULL) {
-        remote->unkept = task->tensor->named.form.keeps
-                             ? "kept values of tensors in mode async"
+        remote->unkept = task->tensor->named.form.keeps ? "kept values of tensors in mode async"
+                         : task->tensor->worker->conf->server.backups > 0
+                             ? "ended rounds of which late workers have not heard (server.quorum)"
                              : "summed tensors directly in the memory of devices, of which no result is kept";
     }
     if (bps_push_of(task)->payload->begin != NULL) {

@@ -50,8 +50,8 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
     bool empty = true;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         const struct bps_block *coded = &bps_parts(d->slice)[i].block;
-        if (coded->data == NULL) {
-            continue; /* another one of its group has spoken for it */
+        if (coded->data == NULL || bps_part_is_open(d->slice, i)) {
+            continue; /* another one of its group has spoken for it, or it is late */
         }
         bool adds = !empty && to == d->sum.data;
         BPS_CALLING(d->coding->compressor, adds ? "decode_add" : "decode", NULL);
@@ -82,7 +82,7 @@ static bps_status sum_all(struct decoded *d, struct bps_report *report)
 {
     const struct bps_round *round = d->slice->round;
     const struct bps_spec *spec = &round->spec;
-    uint32_t workers = round->ranks->n;
+    uint32_t workers = d->slice->arrived;
     struct bps_last_factor last = {spec->postscale, spec->op == BPS_AVERAGE ? workers : 1};
     bps_status status = add_all(d, report);
     if (status == BPS_OK && last.divisor != 1 && !bps_feedback_is_finite(d->type, d->sum.data, d->count)) {
@@ -171,11 +171,13 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
     return status;
 }
 
-/* Returns the blocks of contributions. */
+/* Returns the blocks of contributions that have come. */
 static void coded_sum_free_parts(struct bps_sum_slice *slice)
 {
     for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
-        bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
+        if (!bps_part_is_open(slice, i)) {
+            bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
+        }
     }
 }
 

@@ -20,12 +20,13 @@ void bps_sum_record(const struct bps_sum_slice *slice, enum bps_trace_kind kind,
     bps_trace_note(&record);
 }
 
-/* Passes the result to one worker, if it has spoken. */
+/* Passes the result to one worker that has contributed. */
 static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum *sum = round->sum;
-    if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank) && !bps_slice_is_held(slice, rank)) {
+    bool speaks = bps_bit(round->spoke_bits, rank) && bps_bit(bps_arrived(round, slice->index), rank);
+    if (speaks && !bps_bit(sum->gone_bits, rank) && !bps_slice_is_held(slice, rank)) {
         slice->undelivered++;
         round->deliveries++;
         sum->config.events->result(sum->config.owner, rank, slice);
@@ -70,7 +71,7 @@ static void complete(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
-    bps_assert(slice->arrived == round->ranks->n && round->base.failure == NULL);
+    bps_assert(slice->arrived >= round->quorum && round->base.failure == NULL);
     if (slice->holder != 0 && is_wanted(slice)) {
         slice->wanted = true;
         config->events->want(config->owner, slice->holder - 1, slice);
@@ -97,6 +98,7 @@ void bps_slice_deliver(struct bps_sum_slice *slice)
     const struct bps_sum_config *config = &round->sum->config;
     round->complete++;
     slice->mark = round->mark;
+    bps_quorum_note(slice);
     if (config->events->finished != NULL) {
         config->events->finished(config->owner, slice);
     }
@@ -162,15 +164,23 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
     bps_round_release(round);
 }
 
+void bps_slice_came_late(struct bps_sum_slice *slice, uint32_t rank)
+{
+    struct bps_round *round = slice->round;
+    bps_block_put(round->sum, &bps_parts(slice)[round->ranks->slot[rank]].block);
+    slice->undelivered++; /* ours, so that the slice stays until we are done */
+    round->deliveries++;
+    deliver_to(slice, rank);
+    bps_slice_delivered(slice);
+}
+
 void bps_slice_delivered(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     bps_assert(round->deliveries > 0 && slice->undelivered > 0);
     bps_check(bps_round_check(round));
     round->deliveries--;
-    if (--slice->undelivered == 0) {
-        bps_block_put(round->sum, &slice->block);
-        round->unfinished--;
+    if (--slice->undelivered == 0 && bps_slice_is_over(slice)) {
         bps_round_collect(round);
     }
 }

@@ -112,9 +112,21 @@ void bps_round_join_left(struct bps_round *round)
         if (absent && !bps_bit(round->joined_bits, rank)) {
             bps_set_bit(round->joined_bits, rank);
             round->joined++;
-            if (!sum->config.elastic) {
+            if (bps_round_ended_early(round)) {
+                bps_round_skip(round, rank);
+            } else if (!sum->config.elastic) {
                 bps_round_fail_without(round, rank);
             }
         }
+    }
+}
+
+void bps_round_refuse_late(struct bps_round *round, uint32_t rank, bps_status status, const char *text)
+{
+    bps_round_skip(round, rank);
+    if (text != NULL) {
+        round->base.verdict = status; /* of its notice alone */
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, text);
+        round->base.verdict = BPS_OK;
     }
 }

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "sum/round.h"
 
-/* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
+/* Of a key. So far a worker can be ahead of another one: they part by rounds that have failed, or ended early. */
 #define OPEN_LIMIT 65536u
 
 struct bps_key *bps_key_known(const struct bps_sum *sum, const struct bps_round_id *id)

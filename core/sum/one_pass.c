@@ -36,8 +36,8 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 {
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     struct bps_part *part = bps_part_of(cursor);
-    if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes ||
-        slice->arrived + 1 < slice->round->ranks->n || !bps_slice_is_quick(slice)) {
+    if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes || slice->arrived + 1 < slice->round->quorum ||
+        !bps_slice_is_quick(slice)) {
         return false;
     }
     part->block.data = (void *)(uintptr_t)data;
@@ -69,6 +69,7 @@ struct pass {
     uint32_t unmapped; /* of the sources */
     uint32_t chunk;
     const double *weights;
+    struct bps_last_factor last;
     char *direct; /* where the sum can be made in place; NULL: only in the scratch memory */
 };
 
@@ -85,7 +86,7 @@ static void list_sources(struct pass *pass)
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         const struct bps_part *part = &bps_parts(pass->slice)[i];
         bool brings = bps_brings(&round->spec.roles, round->ranks->rank[i]);
-        if (!brings || (part->block.data == NULL && part->loan == NULL)) {
+        if (!brings || bps_part_is_open(pass->slice, i) || (part->block.data == NULL && part->loan == NULL)) {
             continue;
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
@@ -232,17 +233,21 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
     }
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
     BPS_CALLING(round->reducer, "reduce", NULL);
-    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element, round->last.scale,
-                          round->last.divisor);
+    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element, pass->last.scale,
+                          pass->last.divisor);
     return spread(pass, offset, bytes, to);
 }
 
-/* Returns the blocks of contributions, except one that has become the slice's. */
+/* Returns the blocks of contributions that have come, except one that has become the slice's. */
 static void one_pass_free_parts(struct bps_sum_slice *slice)
 {
-    struct bps_sum *sum = slice->round->sum;
-    for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
+    struct bps_round *round = slice->round;
+    struct bps_sum *sum = round->sum;
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
+        if (bps_part_is_open(slice, i)) {
+            continue;
+        }
         if (part->block.data != slice->block.data && !part->borrowed) {
             bps_block_put(sum, &part->block);
         }
@@ -252,7 +257,7 @@ static void one_pass_free_parts(struct bps_sum_slice *slice)
 
 static bps_status one_pass_finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
-    struct pass pass = {.slice = slice};
+    struct pass pass = {.slice = slice, .last = bps_quorum_factor(slice)};
     (void)report;
     list_sources(&pass);
     if (pass.sources == 0) {

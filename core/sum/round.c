@@ -29,25 +29,27 @@ bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps
  * each. An average of integers is always made in one pass.
  */
 static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, const struct bps_ranks *ranks,
-                                                  const struct bps_spec *spec, const struct bps_kernels *kernels)
+                                                  uint32_t quorum, const struct bps_spec *spec,
+                                                  const struct bps_kernels *kernels)
 {
     if (spec->coding != NULL) {
         return &bps_coded;
     }
     bool average = spec->op == BPS_AVERAGE && bps_is_integer(spec->dtype);
     bool widened = kernels->accumulator != spec->dtype;
-    bool apart = sum->config.rank_order || average || (widened && ranks->n <= FEW_MEMBERS);
+    bool early = quorum < ranks->n; /* what is late has not been added to the others */
+    bool apart = early || sum->config.rank_order || average || (widened && ranks->n <= FEW_MEMBERS);
     bool moves = spec->bytes == 0 || !bps_sums(&spec->roles); /* there is nothing to be summed */
     return (bps_aggregates(sum) ? spec->bytes > 0 : apart && !moves) ? &bps_one_pass : &bps_accumulate;
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */
-static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ranks *ranks, uint32_t slices,
-                                        const struct bps_sum_policy *policy)
+static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ranks *ranks, uint32_t quorum,
+                                        uint32_t slices, const struct bps_sum_policy *policy)
 {
-    size_t n = ranks->n, words = sum->words;
+    size_t n = ranks->n, words = sum->words, sets = quorum < n ? 3 : 2;
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
-    size_t bits = (3 + 2 * (size_t)slices) * words * sizeof(uint64_t);
+    size_t bits = (3 + sets * slices) * words * sizeof(uint64_t);
     size_t parts = policy->apart ? slices * n * sizeof(struct bps_part) : 0;
     struct bps_round *round = bps_pool_get(&sum->pool, head + bits + parts);
     if (round == NULL) {
@@ -61,9 +63,11 @@ static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ra
     round->for_group_bits = round->spoke_bits + words;
     round->begun_bits = round->for_group_bits + words;
     round->arrived_bits = round->begun_bits + slices * words;
+    round->counted_bits = round->arrived_bits + (sets - 2) * slices * words;
     round->part = (struct bps_part *)((char *)round + head + bits);
     round->policy = policy;
     round->ranks = ranks;
+    round->quorum = quorum;
     return round;
 }
 
@@ -125,7 +129,9 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &reducer, &why);
     const struct bps_ranks *ranks = config->ranks != NULL ? config->ranks(config->owner, &c->id) : NULL;
     ranks = ranks != NULL ? ranks : &sum->all;
-    struct bps_round *round = round_allocate(sum, ranks, slices, choose_policy(sum, ranks, &c->spec, &kernels));
+    uint32_t quorum = bps_quorum(sum, ranks, c);
+    struct bps_round *round =
+        round_allocate(sum, ranks, quorum, slices, choose_policy(sum, ranks, quorum, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
     }
@@ -152,6 +158,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
         slice->priority = round->priority;
         slice->index = i;
         slice->step = bps_trace_is_on() && !bps_aggregates(sum) ? c->step : 0;
+        slice->may_end_early = quorum < ranks->n;
         slice->size = c->size;
         slice->offset = i * grid;
         slice->bytes = slice->payload_bytes = bps_partition_bytes(c->size, grid, i);
@@ -170,6 +177,7 @@ static void round_release_blocks(struct bps_round *round)
         if (round->policy->apart) {
             round->policy->free_parts(&round->slice[i]);
         }
+        bps_quorum_forget(&round->slice[i]);
         bps_block_put(round->sum, &round->slice[i].block);
     }
 }

@@ -39,7 +39,7 @@ struct bps_sum_policy {
      * _PROTOCOL, which round->lost is.
      */
     bps_status (*finish)(struct bps_sum_slice *slice, struct bps_report *report);
-    /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
+    /* A slice is over: returns the blocks of what is apart. NULL: nothing is. */
     void (*free_parts)(struct bps_sum_slice *slice);
 };
 
@@ -57,7 +57,8 @@ struct bps_round {
     uint32_t element, width;     /* bytes of an element as it is sent, and in the slices' blocks; 1 of what is coded */
     uint32_t grid;               /* bytes of the tensor in each slice but the last */
     double share;                /* see average.h; not of what is coded */
-    struct bps_last_factor last; /* with it */
+    struct bps_last_factor last; /* with it, if all contribute */
+    uint32_t quorum;             /* contributions with which a slice ends */
     double rate;                 /* the largest learning rate that was told */
     uint32_t slices, unfinished; /* slices not yet delivered to all */
     uint32_t complete;           /* slices that all have contributed to */
@@ -84,6 +85,7 @@ struct bps_round {
     uint64_t *for_group_bits; /* those of them that spoke for their group */
     uint64_t *begun_bits;     /* by slice: those whose frame has come */
     uint64_t *arrived_bits;   /* by slice: those whose contribution is complete */
+    uint64_t *counted_bits;   /* by slice, if it may end early: those whose contribution is in the result */
     struct bps_part *part;    /* if they are kept apart: by slice, then by slot */
     struct bps_sum_slice slice[];
 };
@@ -106,6 +108,8 @@ struct bps_sum {
     /* See group.c. */
     struct bps_ranks all; /* that contribute here */
     uint32_t *mate;       /* of each rank: the next one of its group, in a ring */
+
+    uint64_t backlog; /* bytes of results that are kept for those who are late: quorum.c */
 
     /* See deliver.c. */
     struct bps_heap due; /* slices whose pass is to be made; each holds its round */
@@ -139,6 +143,11 @@ static inline uint64_t *bps_arrived(const struct bps_round *round, uint32_t slic
     return round->arrived_bits + (size_t)slice * round->sum->words;
 }
 
+static inline uint64_t *bps_counted(const struct bps_round *round, uint32_t slice)
+{
+    return round->counted_bits + (size_t)slice * round->sum->words;
+}
+
 static inline struct bps_part *bps_parts(const struct bps_sum_slice *slice)
 {
     return slice->round->part + (size_t)slice->index * slice->round->ranks->n;
@@ -158,6 +167,13 @@ static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor
 static inline struct bps_part *bps_part_of(const struct bps_sum_cursor *cursor)
 {
     return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
+}
+
+/* Whether this part is not complete yet, if it will ever come: a cursor may be writing it. */
+static inline bool bps_part_is_open(const struct bps_sum_slice *slice, uint32_t slot)
+{
+    const struct bps_round *round = slice->round;
+    return round->base.failure == NULL && !bps_bit(bps_arrived(round, slice->index), round->ranks->rank[slot]);
 }
 
 /* Bytes of a block that stand for `bytes` on the wire. */
@@ -273,8 +289,28 @@ bps_status bps_round_apply_held(struct bps_round *round, bool ends);
 /* The result is there. */
 void bps_slice_deliver(struct bps_sum_slice *slice);
 void bps_slice_delivered(struct bps_sum_slice *slice);
+/* This contribution has come after the end: it is dropped, and answered. */
+void bps_slice_came_late(struct bps_sum_slice *slice, uint32_t rank);
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);
+
+/* ---- quorum.c ---- */
+/* Contributions with which the slices of such a round end. */
+uint32_t bps_quorum(const struct bps_sum *sum, const struct bps_ranks *ranks, const struct bps_contribution *c);
+/* All slices have ended, before all have come. */
+static inline bool bps_round_ended_early(const struct bps_round *round)
+{
+    return round->complete == round->slices && round->quorum < round->ranks->n;
+}
+/* A slice has ended, and if that is early, what is in it; it is over. */
+void bps_quorum_note(struct bps_sum_slice *slice);
+void bps_quorum_forget(const struct bps_sum_slice *slice);
+/* What makes the result of what is in it. */
+struct bps_last_factor bps_quorum_factor(const struct bps_sum_slice *slice);
+/* Whether nobody needs its result any more, which is gone then; asked when somebody needs it no more. */
+bool bps_slice_is_over(struct bps_sum_slice *slice);
+/* The round has ended early, and this worker, which is part of it, wants nothing of it. It is not collected. */
+void bps_round_skip(struct bps_round *round, uint32_t rank);
 
 /* ---- loan.c ---- */
 /* Bytes of a loan: in place, or copied to `scratch`. NULL: its owner, round->lost, is lost. */
@@ -305,6 +341,8 @@ void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind
 void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, const char *text, uint32_t quiet);
 /* Workers that have left count as joined; a round that needs one has failed from the start. */
 void bps_round_join_left(struct bps_round *round);
+/* The round has ended early: what is wrong with it is told this worker alone (NULL: nothing). It is not collected. */
+void bps_round_refuse_late(struct bps_round *round, uint32_t rank, bps_status status, const char *text);
 /* It cannot be made without this worker, which is not there any more. */
 void bps_round_fail_without(struct bps_round *round, uint32_t rank);
 

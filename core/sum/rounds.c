@@ -23,6 +23,15 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_grou
     return BPS_OK;
 }
 
+/* The others have ended the round already: this one alone is told. */
+static void refuse_odd(struct bps_round *round, uint32_t rank)
+{
+    char text[BPS_VERDICT_BYTES];
+    bps_verdict_odd(round, text, sizeof text);
+    round->odds = 0;
+    bps_round_refuse_late(round, rank, BPS_ERR_MISMATCH, text);
+}
+
 /* The first contribution of a worker to a round. */
 static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
 {
@@ -38,7 +47,9 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
         return BPS_OK;
     }
     status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
-    if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
+    if (status == BPS_OK && round->odds > 0 && bps_round_ended_early(round)) {
+        refuse_odd(round, rank);
+    } else if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
         char text[BPS_VERDICT_BYTES];
         bps_verdict_odd(round, text, sizeof text);
         bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
@@ -116,8 +127,10 @@ static bps_status rounds_begin(struct bps_round *round, const struct bps_contrib
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
     round->rate = c->rate > round->rate ? c->rate : round->rate;
-    round->slice[cursor->slice].brought |= c->brings;
-    round->slice[cursor->slice].codes |= c->codes;
+    if (!round->slice[cursor->slice].ended) {
+        round->slice[cursor->slice].brought |= c->brings;
+        round->slice[cursor->slice].codes |= c->codes;
+    }
     round->mark = bps_number_is_before(c->mark, round->mark) ? c->mark : round->mark;
     if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->for_group);
@@ -128,6 +141,16 @@ static bps_status rounds_begin(struct bps_round *round, const struct bps_contrib
     cursor->scale *= round->share;
     bps_round_hold(round);
     return BPS_OK;
+}
+
+/* Whether nothing of it is awaited any more. */
+static bool has_all_of(const struct bps_round *round, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < round->slices && bps_bit(bps_arrived(round, i), rank)) {
+        i++;
+    }
+    return i == round->slices;
 }
 
 static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
@@ -158,7 +181,8 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
         }
         round->base.holds--;
     }
-    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {
+    bool refused = status == BPS_OK && bps_round_ended_early(round) && has_all_of(round, rank);
+    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0 || refused) {
         bps_round_collect(round); /* its bytes no longer matter */
         return status;
     }
@@ -171,11 +195,7 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
 /* Whether it has spoken, but not pushed all slices: it cannot make the next one. */
 static bool stops(const struct bps_round *round, uint32_t rank)
 {
-    uint32_t i = 0;
-    while (i < round->slices && bps_bit(bps_arrived(round, i), rank)) {
-        i++;
-    }
-    return bps_bit(round->spoke_bits, rank) && i < round->slices;
+    return bps_bit(round->spoke_bits, rank) && !has_all_of(round, rank);
 }
 
 static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct bps_notice *poison)
@@ -197,8 +217,13 @@ static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct 
     if (status != BPS_OK) {
         return status;
     }
-    bps_round_hold(round);
     bps_check(bps_round_check(round));
+    if (bps_round_ended_early(round)) {
+        bps_round_refuse_late(round, rank, poison->status, poison->answer ? poison->text : NULL);
+        bps_round_collect(round);
+        return BPS_OK;
+    }
+    bps_round_hold(round);
     bps_round_fail(round, poison->status, poison->text, rank);
     bps_assert(round->base.failure != NULL);
     if (poison->answer && !round->pending) {
@@ -252,7 +277,7 @@ static void rounds_leave(struct bps_round_base *base, uint32_t rank)
 static bool rounds_missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
 {
     text[0] = '\0';
-    if (base->failure == NULL) {
+    if (base->failure == NULL && !bps_round_ended_early((const struct bps_round *)base)) {
         bps_verdict_missing((const struct bps_round *)base, text, n, late, room);
     }
     return text[0] != '\0';

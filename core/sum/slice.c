@@ -7,11 +7,17 @@
 
 #include "base/assert.h"
 
+/* Its slice has its result: what still comes is dropped. */
+static bool is_late(const struct bps_sum_cursor *cursor)
+{
+    return bps_cursor_round(cursor)->complete > 0 && bps_cursor_slice(cursor)->ended;
+}
+
 void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = bps_cursor_round(cursor);
-    if (round == NULL || round->base.failure != NULL || cursor->hollow) {
+    if (round == NULL || round->base.failure != NULL || cursor->hollow || is_late(cursor)) {
         return NULL;
     }
     size_t room;
@@ -44,7 +50,7 @@ uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, 
         return bytes;
     }
     bytes -= bytes % round->element;
-    if (round->base.failure == NULL && !cursor->hollow) {
+    if (round->base.failure == NULL && !cursor->hollow && !is_late(cursor)) {
         bps_status status = round->policy->take(cursor, offset, data, bytes);
         if (status != BPS_OK) {
             bps_round_fail_here(round, status, NULL);
@@ -94,7 +100,7 @@ static struct bps_block *placed_entry(const struct bps_sum_cursor *opened)
 {
     const struct bps_round *round = bps_cursor_round(opened);
     size_t room;
-    bool sums = opened->sink.take == bps_sum_take && round->base.failure == NULL;
+    bool sums = opened->sink.take == bps_sum_take && round->base.failure == NULL && !is_late(opened);
     return sums ? round->policy->entry(opened, 0, &room) : NULL;
 }
 
@@ -134,7 +140,9 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
         bps_set_bit(arrived, i);
         i = for_group ? sum->mate[i] : rank;
     } while (i != rank);
-    if (slice->arrived == ranks->n && before < ranks->n) {
+    if (slice->ended && slice->arrived > before) {
+        bps_slice_came_late(slice, rank);
+    } else if (slice->arrived >= slice->round->quorum && before < slice->round->quorum) {
         bps_sum_trace(slice, BPS_TRACE_GATHER, 0, true, BPS_TRACE_ALSO);
         bps_slice_complete(slice);
     }

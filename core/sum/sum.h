@@ -59,8 +59,9 @@ static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t m
 struct bps_sum_slice {
     struct bps_key *key;
     struct bps_round *round;
-    uint8_t header[BPS_HEADER_BYTES];       /* the owner's, written by `finished`: of the frame with the result */
-    uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
+    uint8_t header[BPS_HEADER_BYTES]; /* the owner's, written by `finished`: of the frame with the result */
+    /* Of one without payload: bps_sum_wants_data(), bps_sum_loan(); or to who came late, if that can be. */
+    uint8_t other_header[BPS_HEADER_BYTES];
     struct bps_round_id id;
     const struct bps_spec *spec;
     int32_t priority;
@@ -78,9 +79,11 @@ struct bps_sum_slice {
     bool brought;     /* the error that coding has left here is in one of them */
     bool codes;       /* the next round is to be coded, as one of them says */
     uint32_t undelivered;
-    uint32_t mark;   /* without a name: the first call of its kind that has not ended for all who contribute */
-    uint32_t holder; /* 1 + the first rank that has its result already; 0: nobody has */
-    bool wanted;     /* from that one */
+    uint32_t mark;      /* without a name: the first call of its kind that has not ended for all who contribute */
+    uint32_t holder;    /* 1 + the first rank that has its result already; 0: nobody has */
+    bool wanted;        /* from that one */
+    bool ended;         /* its result is there */
+    bool may_end_early; /* before all have come: quorum.c */
 };
 
 /* From these calls the engine may be called again, except from loan_read and loan_write, but not be freed. */
@@ -144,6 +147,7 @@ struct bps_sum_config {
      * have come: one of these may have the result from a shard that is lost. Without groups.
      */
     bool elastic;
+    uint32_t backups;  /* workers without which a sum or average of a tensor with a name ends, but for one; quorum.c */
     int64_t staleness; /* of values: how many pushes a worker may be behind another one; negative: any number */
     bool rank_order;   /* sum in the order of ranks, not of arrival; an aggregator always does */
     /* Kinds of keys that there are here beside rounds; NULL: not that one. */
@@ -220,10 +224,12 @@ bps_status bps_sum_final(struct bps_sum *sum, uint32_t rank, const struct bps_ro
 /* Whether this worker needs the payload: not if it spoke for the root of a broadcast. */
 bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank);
 /*
- * The loan whose answer has this worker's result already: return it with slice->empty_header. NULL: it has
+ * The loan whose answer has this worker's result already: return it with slice->other_header. NULL: it has
  * lent nothing. slice->payload may lie in the leader's: that one stays until all others have got the slice.
  */
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank);
+/* Whether the result was there before this worker's contribution, which is not in it. */
+bool bps_sum_is_late(const struct bps_sum_slice *slice, uint32_t rank);
 /* A slice was delivered to one worker. */
 void bps_sum_delivered(struct bps_sum_slice *slice);
 /*

@@ -69,7 +69,7 @@ static void slice_do_without(struct bps_sum_slice *slice)
         if (!is_missing(round, rank) || bps_bit(bps_arrived(round, slice->index), rank)) {
             continue;
         }
-        if (slice->holder == 0) {
+        if (slice->holder == 0 && !slice->ended) {
             bps_round_fail_without(round, rank);
         } else {
             bps_slice_arrived(slice, rank, false);

@@ -169,7 +169,7 @@ void bps_verdict_missing(const struct bps_round *round, char *text, size_t n, ch
     text[0] = late[0] = '\0';
     for (uint32_t i = 0; missing != NULL && i < round->ranks->n; i++) {
         for (uint32_t s = 0; s < round->slices; s++) {
-            if (!bps_bit(bps_arrived(round, s), round->ranks->rank[i])) {
+            if (!round->slice[s].ended && !bps_bit(bps_arrived(round, s), round->ranks->rank[i])) {
                 bps_set_bit(missing, round->ranks->rank[i]);
                 break;
             }

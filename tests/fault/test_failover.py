@@ -159,11 +159,18 @@ class ByRun(unittest.TestCase):
 
 @scripted.unwatched
 class Values(unittest.TestCase):
-    def test_a_server_that_keeps_values(self):
-        """Nobody else has them: the job ends, and says why."""
+    def test_what_nobody_else_has(self):
+        """The job ends, and says why."""
+        cases = {
+            "values": lambda: self.lose("async", "worker.async=true", "kept values of tensors in mode async"),
+            "late": lambda: self.lose("sync", "server.quorum=n-1", "ended rounds of which late workers have not heard"),
+        }
+        cluster.side_by_side(self, cases)
+
+    def lose(self, mode, setting, words):
         script = os.path.join(os.environ.get("top_srcdir", "."), "tests/jobs/scripts/async_lost.py")
-        settings = ["worker.async=true", "cluster.colocated=none"]
-        with cluster.ByHand([script], 2, 2, settings, worker=(harness.python(),)) as job:
+        settings = [setting, "cluster.colocated=none"]
+        with cluster.ByHand([script, mode], 2, 2, settings, worker=(harness.python(),)) as job:
             for part in ("worker 0", "worker 1"):
                 job.wait_for("pushes", part)
             job.kill_and_wait("server 1")
@@ -171,7 +178,7 @@ class Values(unittest.TestCase):
                 job.wait_for("lost: ", part)
             ends = job.finish()
             text = cluster.show(ends)
-            self.assertIn("a server was lost that has kept values of tensors in mode async", text)
+            self.assertIn(f"a server was lost that has {words}", text)
 
 
 if __name__ == "__main__":

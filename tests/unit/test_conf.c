@@ -448,6 +448,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "worker.staleness = -1\n"
                            "worker.device_groups = \"auto\"\n"
                            "server.order = \"arrival\"\n"
+                           "server.quorum = \"n\"\n"
                            "worker.graph = ( { stage = \"local_reduce\"; use = \"local\"; }, "
                            "{ stage = \"push_pull\"; use = \"net\"; }, { stage = \"local_broadcast\"; } )\n");
     free(text);

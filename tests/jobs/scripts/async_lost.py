@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes tensors in mode async until a server is lost, and prints how that ends."""
+"""Pushes tensors in a mode until a server is lost, and prints how that ends."""
+
+import sys
 
 import byteps
 import byteps.numpy as bps
@@ -8,7 +10,7 @@ import numpy as np
 bps.init()
 names = [f"value {i}" for i in range(8)]  # each server has some
 for name in names:
-    bps.declare(name, mode="async")
+    bps.declare(name, mode=sys.argv[1])
     bps.broadcast(np.zeros(100_000), 0, name=name)
 print("pushes", flush=True)
 try:
