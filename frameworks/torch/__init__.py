@@ -26,7 +26,9 @@ from ._amp import reduce_before_unscaling
 from ._shared import empty
 from ._storage import free_after_operations
 from .compression import Compression
+from .diloco import DiLoCo
 from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from .local_sgd import LocalSGD
 from .ops import (
     allreduce,
     allreduce_,
@@ -59,8 +61,10 @@ if not TYPE_CHECKING:  # else every name would be known
 
 __all__ = [
     "Compression",
+    "DiLoCo",
     "DistributedOptimizer",
     "Handle",
+    "LocalSGD",
     "PowerSGDState",
     "SyncBatchNorm",
     "allreduce",

@@ -15,8 +15,8 @@ SETTINGS = ["cluster.peer_timeout=10s", "cluster.min_workers=1", "cluster.max_wo
 
 
 class Elastic(unittest.TestCase):
-    def job(self, way, **how):
-        command = scripted.script("torch_elastic.py", way, framework="torch")
+    def job(self, way, program="torch_elastic.py", **how):
+        command = scripted.script(program, way, framework="torch")
         return cluster.ByHand([], settings=SETTINGS, worker=command, **how)
 
     def check(self, ends, workers):
@@ -41,6 +41,20 @@ class Elastic(unittest.TestCase):
                 job.wait_for("trains", "another")
                 job.open("end")
                 self.check(job.finish(), ["worker 0", "worker 2", "another"])
+
+    def test_rare_synchronisation(self):
+        """Also with something in flight when one is lost, the global parameters are the same everywhere."""
+        for way in ("local", "streaming", "alone"):
+            with self.subTest(way), self.job(way, "torch_diloco_elastic.py", workers=3, servers=1) as job:
+                job.wait_for("trains", "worker 2")
+                job.kill_and_wait("worker 0" if way == "alone" else "worker 1")
+                job.wait_for("goes on as 1 of 2", "worker 2")
+                job.wait_for("trains", "worker 2")
+                job.start("worker 1", name="another")
+                job.wait_for("goes on as 2 of 3", "another")
+                job.wait_for("trains", "another")
+                job.open("end")
+                self.check(job.finish(), ["worker 1" if way == "alone" else "worker 0", "worker 2", "another"])
 
     def test_the_first_is_lost_while_others_join(self):
         """Those who have learned something are the first, whoever comes and goes."""
