@@ -192,7 +192,8 @@ class DiLoCo(Periodic):
         for member, _ in averages:
             member.base.copy_(member.parameter)
         for (member, _), local in zip(averages, own):
-            member.parameter.lerp_(local, self._alpha)
+            if member.parameter.requires_grad:  # what was frozen meanwhile is the same everywhere from now on
+                member.parameter.lerp_(local, self._alpha)
 
     def state_dict(self) -> dict[str, Any]:
         """Return how far it is, the global parameters, and the state of the outer optimizer.

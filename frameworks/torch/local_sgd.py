@@ -338,11 +338,11 @@ class Periodic:
         if self._steps == 0:
             for member in self._members:
                 member.live = member.parameter.requires_grad
-        fresh = self._steps == 0
         mine = Periodic.state_dict(self)
         if mine["results"] is not None:
             mine["results"] = {title: tensor.cpu() for title, tensor in mine["results"].items()}
         state = broadcast_object(mine)
+        fresh = 0 in (self._steps, state["steps"])
         members = [member for member in self._members if member.title in state["live"]]
         commons = self._first(members)
         for member, common in zip(members, commons):

@@ -110,6 +110,26 @@ def check_nesterov():
                 assert weight.weight.item() == expected - (bps.rank() + 1)
 
 
+def check_delay():
+    """By hand: what is sent after step 3 takes effect after step 4, mixed with what the worker has then."""
+    weight = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(weight.weight)
+    inner = torch.optim.SGD(weight.parameters(), 1.0)
+    mine, mean, common, local = bps.rank() + 1.0, (bps.size() + 1) / 2, 0.0, 0.0
+    with bps.DiLoCo(weight, inner, outer_of(weight), every=4, delay=1, alpha=0.25):
+        for step in range(1, 13):
+            weight.weight.grad = torch.full((1, 1), mine)
+            inner.step()
+            local -= mine
+            if step % 4 == 3:
+                change = bps.push_pull(torch.tensor(common - local), name="change").item()
+            if step % 4 == 0:
+                common -= change
+                local = common + 0.25 * (local - common)
+                assert step > 4 or common == -3 * mean
+            assert weight.weight.item() == local, (step, weight.weight, local)
+
+
 def check_streaming():
     """All have the same global parameters after each synchronisation, and each fragment has its own time."""
     for fragments, delay, alpha in ((1, 0, 0.0), (3, 0, 0.0), (3, 1, 0.0), (3, 1, 0.5), (2, 2, 0.25), ("list", 1, 0)):
@@ -196,6 +216,19 @@ def check_frozen():
             last = model[2].weight.detach().clone()
             train(model, optimizer, range(8, 12))
             assert torch.equal(model[2].weight, last) and are_equal(values(model))
+
+
+def check_frozen_on_its_way():
+    model, inner = made()
+    with bps.DiLoCo(model, inner, outer_of(model, 0.5, momentum=0.5), 4, delay=2, alpha=0.5) as training:
+        train(model, inner, range(3))
+        assert training._is_under_way()
+        model[2].requires_grad_(False)
+        train(model, inner, range(3, 4))
+        assert are_equal(values(model[2]))
+        last = values(model[2])
+        train(model, inner, range(4, 9))
+        assert torch.equal(values(model[2]), last)
 
 
 def check_users_loops():
