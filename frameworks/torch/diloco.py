@@ -15,7 +15,7 @@ from byteps._coding import check_momentum, model_coding_text
 
 from .compression import Compression, choose
 from .functions import broadcast_optimizer_state
-from .local_sgd import Periodic, check_optimizer, whole
+from .local_sgd import Periodic, check_optimizer, check_state, whole
 from .optimizer import have_momentum
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class DiLoCo(Periodic):
         parts, seen = [], set()
         for number, fragment in enumerate(fragments):
             whose = fragment.parameters() if isinstance(fragment, torch.nn.Module) else fragment
+            if not hasattr(whose, "__iter__"):
+                raise TypeError(f"fragments[{number}] is {whose!r}; expected a module or a sequence of parameters")
             part = [self._own.get(id(parameter)) for parameter in whose]
             if not part:
                 raise ValueError(f"fragments[{number}] has no parameters")
@@ -206,6 +208,7 @@ class DiLoCo(Periodic):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there, in the next step. The model and the inner optimizer have states of their own."""
+        check_state(state_dict, ("parameters", "outer"))
         super().load_state_dict(state_dict)
         for member in self._members:
             base = state_dict["parameters"].get(member.title)

@@ -313,6 +313,7 @@ class Periodic:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there, in the next step. The model and its optimizer have states of their own."""
+        check_state(state_dict, ("steps", "done", "live", "results"))
         unknown = sorted(set(state_dict["live"]) - {member.title for member in self._members})
         if unknown:
             raise ValueError(f"the state has parameters that the model does not have: {', '.join(unknown)}")
@@ -405,6 +406,13 @@ def check_optimizer(name, optimizer):
         raise TypeError(f"{name}: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     if hasattr(optimizer, "_byteps"):
         raise ValueError(f"{name}: this optimizer is distributed already, and averages gradients; give the plain one")
+
+
+def check_state(state_dict, keys):
+    """Raise ValueError if a state lacks some of these."""
+    missing = [key for key in keys if key not in state_dict]
+    if missing:
+        raise ValueError(f"this is another kind of state: it has no {', '.join(map(repr, missing))}")
 
 
 def _check_parameter(title, parameter):
