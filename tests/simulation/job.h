@@ -34,6 +34,7 @@ enum trouble {
     DEVICE_FAILS, /* of jobs with devices alone */
     SCHEDULER_KILLED,
     ELASTIC,
+    QUORUM, /* no trouble: rounds end without the slowest */
     TROUBLES
 };
 
@@ -71,7 +72,8 @@ struct members {
 struct job {
     uint64_t seed;
     uint32_t workers, servers, operations, window;
-    uint32_t people; /* workers, with who comes later */
+    uint32_t backups; /* workers that rounds may end without */
+    uint32_t people;  /* workers, with who comes later */
     enum trouble trouble;
     uint32_t victim, moment, when; /* whose, at which operation, and in which round */
     enum place stage;

@@ -48,6 +48,7 @@ static const char *const trouble_names[TROUBLES] = {
     "a device fails",
     "the scheduler is killed, and another one takes its place",
     "members are lost, and the workers that are left reform",
+    "none, and rounds end without the slowest workers",
 };
 
 const struct bps_module *bps_module_reducer_cpu(void);
@@ -356,7 +357,8 @@ static bool has_balance(const struct job *job, const struct operation *o)
     return job->lossy && (o->op == BPS_SUM || o->op == BPS_AVERAGE) && !o->unnamed;
 }
 
-static float expected(const struct job *job, const struct members *members, uint32_t number, uint32_t i)
+/* What the members of a set make of it, a bit each. */
+static float expected(const struct job *job, const struct members *members, uint32_t set, uint32_t number, uint32_t i)
 {
     const struct operation *o = &job->operation[number];
     float sum = 0, largest = 0;
@@ -364,12 +366,29 @@ static float expected(const struct job *job, const struct members *members, uint
         return value(members->number[o->root % members->size], number, i);
     }
     for (uint32_t rank = 0; rank < members->size; rank++) {
-        float x = value(members->number[rank], number, i);
+        float x = (set >> rank & 1) != 0 ? value(members->number[rank], number, i) : 0;
         sum += x;
         largest = x > largest ? x : largest;
     }
-    float result = o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)members->size : sum;
+    float n = (float)__builtin_popcount(set);
+    float result = o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / n : sum;
     return job->stage != NOWHERE ? 2 * result : result;
+}
+
+/* Whether some of the members make that, as many as have to. */
+static bool is_expected(const struct job *job, const struct members *members, uint32_t number, uint32_t i, float got)
+{
+    const struct operation *o = &job->operation[number];
+    bool early = (o->op == BPS_SUM || o->op == BPS_AVERAGE) && !o->unnamed;
+    uint32_t backups = early ? job->backups : 0, all = (1u << members->size) - 1;
+    for (uint32_t set = all; set > 0; set--) {
+        uint32_t n = (uint32_t)__builtin_popcount(set);
+        float want = n + backups >= members->size ? expected(job, members, set, number, i) : NAN;
+        if (want - got <= 1e-3f && got - want <= 1e-3f) { /* NaN is wrong */
+            return true;
+        }
+    }
+    return false;
 }
 
 void job_note_member(const struct worker *w)
@@ -522,8 +541,7 @@ void job_check_result(struct worker *w, const struct flight *flight)
         return;
     }
     for (uint32_t i = 0; i < o->count[w->round]; i++) {
-        float want = expected(w->job, members, flight->number, i), got = w->memory[flight->number][i];
-        if (!(want - got <= 1e-3f && got - want <= 1e-3f)) { /* NaN is wrong */
+        if (!is_expected(w->job, members, flight->number, i, w->memory[flight->number][i])) {
             job_blame(w->job, "a result is wrong");
             return;
         }
@@ -1016,6 +1034,10 @@ static void draw_job(struct job *job)
         job->operations = 2;
     }
     job->people = job->workers + (job->trouble == ELASTIC);
+    if (job->trouble == QUORUM) {
+        job->backups = 1 + sim_random(2);
+        set(job, "server.quorum", job->backups == 1 ? "n-1" : "n-2");
+    }
     job->victim = sim_random(job->trouble == HOST_STARVES ? 1 + job->servers : job->workers);
     job->moment = sim_random(job->operations - (job->trouble == OTHER_ORDER));
     job->when = sim_random(ROUNDS);
@@ -1027,7 +1049,7 @@ static void draw_job(struct job *job)
     if (job->stage != NOWHERE || job->coded) {
         set_graph(job);
     }
-    job->lossy = job->coded && sim_chance(60);
+    job->lossy = job->coded && job->trouble != QUORUM && sim_chance(60);
     if (job->coded) {
         set(job, "compressors.small",
             job->lossy       ? "{ plugin = \"part\"; feedback = true; }"

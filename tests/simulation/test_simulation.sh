@@ -19,6 +19,7 @@ many=300 few=75
 "$simulate" 359 1 15 # also while a server is left that the job needs no more
 "$simulate" "${SEED:-1}" $few 16 # members are lost, and the workers that are left reform,
 "$simulate" 59 1 16 # also one of those that are about to begin, while a server has yet to say where it is
+"$simulate" "${SEED:-1}" $few 17 # rounds end without the slowest workers
 "$simulate" 14 1 # tensors that stay on a device change their sizes,
 "$simulate" 207 1 # and one that the devices of a host have summed before
 "$simulate" 693 1 # shards are taken away while a call without a name waits for its device
