@@ -4,6 +4,9 @@
 reduce(how, names, gradients, learning_rate) returns the reduced gradients. They may be symbols of a function that is
 being compiled; all are in flight at once. What it needs of the arguments of an optimizer is in `how`, see
 optimizer.Reduction.
+
+Shared has what the servers keep in asynchronous training: step(variables, update) makes a step by update(), pushes what
+it has changed of the variables, and makes of them what the servers answer.
 """
 
 import contextlib
@@ -32,11 +35,11 @@ def _check():
 
 name = _check()
 if name == "tensorflow":
-    from ._tensorflow import Compression, after, as_in_byteps, reduce
+    from ._tensorflow import Compression, Shared, after, as_in_byteps, reduce
 elif name == "torch":
-    from ._torch import Compression, reduce
+    from ._torch import Compression, Shared, reduce
 else:
-    from ._jax import Compression, reduce, wait  # noqa: F401
+    from ._jax import Compression, Shared, reduce, wait  # noqa: F401
 
 if name != "tensorflow":  # what waits there for gradients, and what its errors mean
 
@@ -46,4 +49,4 @@ if name != "tensorflow":  # what waits there for gradients, and what its errors 
 
     as_in_byteps = contextlib.nullcontext
 
-__all__ = ["Compression", "after", "as_in_byteps", "name", "reduce"]
+__all__ = ["Compression", "Shared", "after", "as_in_byteps", "name", "reduce"]

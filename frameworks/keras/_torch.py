@@ -6,10 +6,11 @@ import torch
 
 from byteps._basics import wait_all
 from byteps._coded_names import coding_of, declare_coded
+from byteps.torch import _async
 from byteps.torch.compression import Compression
 from byteps.torch.ops import push_pull_async
 
-__all__ = ["Compression", "reduce"]
+__all__ = ["Compression", "Shared", "reduce"]
 
 
 @torch.compiler.disable
@@ -36,3 +37,27 @@ def reduce(how, names, gradients, learning_rate):
 
 def _dense(gradient):
     return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+class Shared:
+    """The weights of an optimizer as the servers keep them."""
+
+    def __init__(self):
+        self._lists = {}  # ids of parameters -> what the servers keep of these
+
+    def forget(self):
+        """Have the next step set the servers' weights anew; all workers must do so."""
+        self._lists.clear()
+
+    @torch.compiler.disable
+    def step(self, variables, update):
+        """Return what update() returns, which makes a step."""
+        parameters = [variable.value for variable in variables]
+        key = tuple(map(id, parameters))
+        if key not in self._lists:
+            self._lists[key] = _async.Shared(("keras", parameter) for parameter in parameters)
+        shared = self._lists[key]
+        shared.begin()
+        result = update()
+        shared.exchange()
+        return result

@@ -13,6 +13,7 @@ from byteps._basics import Average, end_step, size
 
 from . import _backend
 from .functions import broadcast_variables
+from .optimizer import exchange_of
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -21,7 +22,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     It does so before the first batch, or after it if the model makes its variables only then. So they start
     alike when the weights are random, or were loaded from a checkpoint on one worker. What comes after it in the
     list of callbacks sees it done. At the end of an epoch it raises the error of an operation that has failed: on
-    JAX, fit() would go on with what has no value.
+    JAX, fit() would go on with what has no value. In asynchronous training the next fit() goes on with the servers'
+    weights, unless those of the root have changed since the last one has ended: then it begins with these.
     """
 
     def __init__(self, root_rank: int = 0, device: str = "", local_variables: Sequence[Any] | None = None) -> None:
@@ -54,7 +56,16 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         model = self.model
         variables = [*model.variables, *(model.optimizer.variables if model.optimizer is not None else ())]
         broadcast_variables(_distinct(variables), self.root_rank)
+        exchange = exchange_of(model.optimizer)
+        if exchange is not None:
+            exchange.begin_fit(model, self.root_rank)
         self.done = True
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Note, in asynchronous training, what the weights are: the next fit() goes on with the servers' ones then."""
+        exchange = exchange_of(self.model.optimizer)
+        if exchange is not None:
+            exchange.end_fit(self.model)
 
 
 def _distinct(variables):

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import keras
 
-from byteps._basics import Average, ReduceOp, choose_op
+from byteps._async import check_arguments
+from byteps._basics import Average, ReduceOp, choose_op, is_async
 from byteps._coded_names import choose_compressor, coding_of
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
 from . import _backend
+from ._async import Asynchronous, Exchange
 from ._backend import Compression
 
 if TYPE_CHECKING:
@@ -95,7 +97,13 @@ def _reduced_before(optimizer):
 
 def is_distributed(optimizer):
     """Return whether an optimizer, or the one within a LossScaleOptimizer, is from DistributedOptimizer()."""
-    return isinstance(getattr(optimizer, "inner_optimizer", optimizer), _Distributed)
+    return isinstance(getattr(optimizer, "inner_optimizer", optimizer), (_Distributed, Asynchronous))
+
+
+def exchange_of(optimizer):
+    """Return the Exchange of an optimizer, or of the one within it, that trains asynchronously; None for others."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    return optimizer._byteps if isinstance(optimizer, Asynchronous) else None
 
 
 def _reduce_before_unscaling(method, at):
@@ -222,6 +230,9 @@ def DistributedOptimizer(
     Clipping, weight decay and moving averages come after reducing. With mixed precision, a gradient that is
     not finite on one worker makes all leave out the step.
 
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) gradients stay this worker's own. A step applies them, pushes by
+    what that has changed the weights, and takes what these are with the changes of all workers.
+
     Args:
         optimizer: any optimizer of Keras 3, or a LossScaleOptimizer.
         name: of the new optimizer; None: that of the given one.
@@ -255,16 +266,21 @@ def DistributedOptimizer(
         )
     if is_distributed(optimizer):
         raise ValueError("the optimizer is distributed already")
-    op = choose_op(None, op)
-    before, after = predivide_scales(gradient_predivide_factor, op)
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         inner, outer = optimizer.inner_optimizer, optimizer
     else:
         inner, outer = optimizer, None
-    compression = choose_compressor(compression, Compression.none, model_coding_text)
-    check_momentum(coding_of(compression), getattr(inner, "momentum", 0))
-    after *= _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
-    wrapped = _wrap(inner, Reduction(compression, sparse_as_dense, op, (before, after), device_dense))
+    if is_async():
+        check_arguments(compression is not Compression.none, gradient_predivide_factor, op, backward_passes_per_step)
+        wrapped = _wrap(inner, Asynchronous, Exchange(_backend.Shared()))
+    else:
+        op = choose_op(None, op)
+        before, after = predivide_scales(gradient_predivide_factor, op)
+        compression = choose_compressor(compression, Compression.none, model_coding_text)
+        check_momentum(coding_of(compression), getattr(inner, "momentum", 0))
+        after *= _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
+        how = Reduction(compression, sparse_as_dense, op, (before, after), device_dense)
+        wrapped = _wrap(inner, _Distributed, _Reducer(how))
     if name is not None:
         wrapped.name = name
     if outer is None:
@@ -273,10 +289,10 @@ def DistributedOptimizer(
     return outer
 
 
-def _wrap(optimizer, how):
-    """Return an optimizer of a class made of _Distributed and the other's class. It shares its state."""
+def _wrap(optimizer, added, own):
+    """Return an optimizer of a class made of the added one and its own. It shares its state; `own` is what is added."""
     base = type(optimizer)
-    wrapped = object.__new__(type(base.__name__, (_Distributed, base), {"__module__": base.__module__}))
+    wrapped = object.__new__(type(base.__name__, (added, base), {"__module__": base.__module__}))
     object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
-    wrapped._byteps = _Reducer(how)
+    wrapped._byteps = own
     return wrapped

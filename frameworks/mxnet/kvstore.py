@@ -68,7 +68,7 @@ class BytePS(KVStoreBase):
         if targets[0] is not value:
             value.copyto(targets[0])
         broadcast_inplace(targets[0], self._root, self._name("parameter", key), priority).wait_to_read()
-        _spread(targets)
+        spread(targets)
 
     def pushpull(self, key: Key, value: Arrays, out: Arrays | None = None, priority: int = 0) -> None:
         """Reduce value, an array or one for each device, over devices and workers, into out or in place.
@@ -79,7 +79,7 @@ class BytePS(KVStoreBase):
         values = value if isinstance(value, (list, tuple)) else [value]
         self._refuse_stale(key, values)
         targets = values if out is None else out if isinstance(out, (list, tuple)) else [out]
-        total = values[0] if len(values) == 1 and out is None else _sum(values, targets[0])
+        total = values[0] if len(values) == 1 and out is None else sum_of(values, targets[0])
         small, context = self._compression.compress(total)
         name = self._name("gradient", key)
         declare_coded([name], coding_of(self._compression))
@@ -141,7 +141,7 @@ class BytePS(KVStoreBase):
         return size()
 
 
-def _sum(values, target):
+def sum_of(values, target):
     """Return the sum of arrays of several devices, on the device of the first."""
     total = values[0].copyto(target.context)
     for value in values[1:]:
@@ -155,7 +155,8 @@ def _address(array):
     return data.value
 
 
-def _spread(targets):
+def spread(targets):
+    """Copy the first of some arrays to the others."""
     for target in targets[1:]:
         targets[0].copyto(target)
 

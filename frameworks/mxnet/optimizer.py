@@ -7,15 +7,20 @@ from typing import Any, Mapping
 
 import mxnet as mx
 
-from byteps._basics import Average
+from byteps._async import check_arguments
+from byteps._basics import Average, is_async, is_elastic
 from byteps._horovod import predivide_scales
 from byteps._names import unique_name
 
+from ._async import Shared, check_optimizer
 from .ops import push_pull_inplace
 
 
 class DistributedOptimizer(mx.optimizer.Optimizer):
     """Averages each gradient before the optimizer inside uses it; for ``Module.fit(kvstore=None)``.
+
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) gradients stay this worker's own. The optimizer inside changes a
+    weight by them, and the weight becomes what it is with the changes of all workers.
 
     Attributes:
         inner: the optimizer.
@@ -33,8 +38,16 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             optimizer: an optimizer of MXNet.
             sym: accepted for compatibility; without effect.
             gradient_predivide_factor: divides before the sum; the rest of the average comes after it.
+
+        Raises:
+            ValueError: an argument makes no sense.
         """
         del sym
+        self._shared = None
+        if is_async():
+            check_arguments(compressed=False, predivide=gradient_predivide_factor)
+            check_optimizer(optimizer)
+            self._shared = Shared()
         self.inner = optimizer
         self._scales = predivide_scales(gradient_predivide_factor, Average)
 
@@ -63,15 +76,23 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         rate = self.inner.learning_rate
         push_pull_inplace(gradient, None, name, -_number(index), Average, before, after, rate)
 
+    def _step(self, update, index, weight, grad, state):
+        if self._shared is None:
+            self._average(index, grad)
+            update(index, weight, grad, state)
+            return
+        several = isinstance(index, (tuple, list))
+        prefix = unique_name("AsyncWeight", self)
+        weights = {f"{prefix}_{i}": one for i, one in (zip(index, weight) if several else [(index, weight)])}
+        self._shared.step(weights, lambda: update(index, weight, grad, state), is_elastic())
+
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradient and update the weight."""
-        self._average(index, grad)
-        self.inner.update(index, weight, grad, state)
+        self._step(self.inner.update, index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradient and update the weight."""
-        self._average(index, grad)
-        self.inner.update_multi_precision(index, weight, grad, state)
+        self._step(self.inner.update_multi_precision, index, weight, grad, state)
 
     def set_learning_rate(self, lr: float) -> None:
         """Set that of the optimizer inside."""

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from mxnet import gluon
 
-from byteps._basics import Average, end_step, is_elastic
+from byteps._async import check_arguments
+from byteps._basics import Average, end_step, is_async, is_elastic
 from byteps._horovod import predivide_scales
+from byteps._names import unique_name
 
+from ._async import Shared, check_optimizer
 from ._failures import wait_all
 from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters, synced
-from .kvstore import BytePS
+from .kvstore import BytePS, spread, sum_of
 from .optimizer import DistributedOptimizer
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ class DistributedTrainer(gluon.Trainer):
     In an elastic job (``cluster.min_workers``) a step changes nothing before all its gradients are there: one that
     fails can be made again. Newcomers make their first step with workers that have made many, so the trainer sends
     no parameters: elastic.GluonState does, or broadcast_parameters().
+
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) gradients stay this worker's own. A step changes the parameters by
+    them, pushes by what, and takes what the parameters are with the changes of all workers. The first one sets those of
+    worker root_rank.
     """
 
     def __init__(
@@ -85,6 +92,10 @@ class DistributedTrainer(gluon.Trainer):
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer averages gradients itself; it takes the optimizer inside", stacklevel=2)
             optimizer = optimizer.inner
+        self._shared = None
+        if is_async():
+            check_arguments(bool(compression_params), gradient_predivide_factor)
+            self._shared = Shared(root_rank)
         compression_params, optimizer_params = take_momentum(compression_params, optimizer_params)
         scales = predivide_scales(gradient_predivide_factor, Average)
         self._signs, self._steps = sends_signs(compression_params), False
@@ -98,7 +109,10 @@ class DistributedTrainer(gluon.Trainer):
             compression_params=compression_params,
             update_on_kvstore=False,
         )
-        self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
+        if self._shared is None:
+            self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
+        else:
+            check_optimizer(self._optimizer)
         self._whole = is_elastic()
         if not self._whole:
             broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
@@ -131,6 +145,9 @@ class DistributedTrainer(gluon.Trainer):
         self._params_to_init = []
 
     def _allreduce_grads(self):
+        if self._shared is not None:
+            self._sum_over_devices()
+            return
         self._store.learning_rate = self.learning_rate
         # Signs forget what gradients are divided by, so that has to be done before.
         before = self._optimizer.rescale_grad if self._signs and self._steps else 1.0
@@ -146,11 +163,29 @@ class DistributedTrainer(gluon.Trainer):
         if before != 1:
             self._optimizer.rescale_grad = 1.0
 
+    def _sum_over_devices(self):
+        for parameter in self._trained():
+            gradients = parameter.list_grad()
+            if len(gradients) > 1:
+                total = sum_of(gradients, gradients[0])
+                for gradient in gradients:
+                    total.copyto(gradient)
+
     def _update(self, ignore_stale_grad=False):
-        if ignore_stale_grad:
-            self._agree_what_is_fresh()
-        super()._update(ignore_stale_grad)
+        if self._shared is not None:
+            self._update_and_exchange(ignore_stale_grad)
+        else:
+            if ignore_stale_grad:
+                self._agree_what_is_fresh()
+            super()._update(ignore_stale_grad)
         end_step(self)
+
+    def _update_and_exchange(self, ignore_stale_grad):
+        copies = {unique_name("AsyncWeight", parameter): parameter.list_data() for parameter in self._trained()}
+        firsts = {name: arrays[0] for name, arrays in copies.items()}
+        self._shared.step(firsts, lambda: super(DistributedTrainer, self)._update(ignore_stale_grad), self._whole)
+        for arrays in copies.values():
+            spread(arrays)
 
     def _agree_what_is_fresh(self):
         """Mark as fresh, so that they are updated, the gradients that some worker has made in this step."""

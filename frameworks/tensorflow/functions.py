@@ -18,7 +18,7 @@ T = TypeVar("T")
 v1 = tf.compat.v1
 
 
-def _resource(variable):
+def resource_of(variable):
     """Return the tf.Variable of a variable of Keras 3; others are one."""
     inner = getattr(variable, "value", None)
     return inner if isinstance(inner, tf.Variable) and not isinstance(variable, tf.Variable) else variable
@@ -28,7 +28,7 @@ def _assign_all(variables, root_rank, scope):
     """Assign to each variable; in a graph all are in flight at once. Return what to wait for there."""
     results = []
     for i, variable in enumerate(variables):
-        target = _resource(variable)
+        target = resource_of(variable)
         value = broadcast(target, root_rank, name=f"{scope}Parameter.{i}")
         results.append(target.assign(value))
     return results
@@ -61,7 +61,7 @@ def broadcast_variables(
     refuse_process_set(process_set)
     variables = list(variables)
     if tf.executing_eagerly():
-        forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in map(_resource, variables))
+        forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in map(resource_of, variables))
         require_equal(f"root {root_rank}: {forms}", "the variables to broadcast")
         graph = tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)
         graph.get_concrete_function()()  # TensorFlow warns of calls that trace

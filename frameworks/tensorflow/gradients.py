@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import tensorflow as tf
 
-from byteps._basics import Average, ReduceOp, choose_op
+from byteps._async import check_arguments, refuse
+from byteps._basics import Average, ReduceOp, choose_op, is_async
 from byteps._coded_names import choose_compressor, coding_of
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
+from ._async import Shared
 from ._steps import let_keras_wait, together
 from .compression import Compression, Compressor
 from .ops import push_pull, unique
@@ -156,6 +158,9 @@ def DistributedGradientTape(
 
     All workers must ask for the gradients of the same variables, and the same ones must be None.
 
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) gradients stay each worker's own: use the plain tape, and
+    DistributedOptimizer() for the optimizer.
+
     Args:
         gradtape: a tf.GradientTape.
         device_dense: the device to compute on, as for tf.device().
@@ -171,8 +176,13 @@ def DistributedGradientTape(
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect, as each gradient
             is sent when it is there, and none is local.
         process_set: must be None: all workers.
+
+    Raises:
+        ValueError: an argument makes no sense, or training is asynchronous.
     """
     del device_sparse, num_groups, groups, scale_local_gradients
+    if is_async():
+        refuse("leaves gradients as they are: use tf.GradientTape, and bps.DistributedOptimizer for the optimizer")
     how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
     base = type(gradtape)
     wrapped = object.__new__(type(base.__name__, (_DistributedGradientTape, base), {"__module__": base.__module__}))
@@ -280,6 +290,28 @@ class _DistributedOptimizer(_OLD):
         return self._optimizer.variables(*args, **keywords)
 
 
+class _AsynchronousOptimizer(_DistributedOptimizer):
+    """An optimizer of TensorFlow 1 that leaves gradients as they are, and exchanges what they have changed."""
+
+    def __init__(self, optimizer, name, use_locking):
+        super().__init__(optimizer, name, use_locking, None, None)
+        self._shared = Shared()
+
+    def compute_gradients(self, *args, **keywords):
+        """Return (gradient, variable) pairs as the wrapped optimizer does."""
+        return self._optimizer.compute_gradients(*args, **keywords)
+
+    def apply_gradients(self, grads_and_vars, *args, **keywords):
+        """Apply them as the wrapped optimizer does, and meet the variables that all workers change."""
+        pairs = list(grads_and_vars)
+
+        def apply():
+            return super(_AsynchronousOptimizer, self).apply_gradients(pairs, *args, **keywords)
+
+        inputs = [gradient for gradient, _ in pairs if gradient is not None]
+        return self._shared.step([variable for _, variable in pairs], apply, inputs)
+
+
 def DistributedOptimizer(
     optimizer: Optimizer,
     name: str | None = None,
@@ -298,6 +330,9 @@ def DistributedOptimizer(
     scale_local_gradients: bool = True,
 ) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before it applies them.
+
+    With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) gradients stay this worker's own. A step applies them, pushes by
+    what that has changed the variables, and takes what these are with the changes of all workers.
 
     Args:
         optimizer: a tf.compat.v1.train.Optimizer, or an optimizer of Keras, for which this is
@@ -319,6 +354,10 @@ def DistributedOptimizer(
         )
     how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
     if isinstance(optimizer, _OLD):
+        if is_async():
+            compressed = compression is not Compression.none
+            check_arguments(compressed, gradient_predivide_factor, op, backward_passes_per_step)
+            return _AsynchronousOptimizer(optimizer, name, use_locking)
         check_momentum(coding_of(how.compression), getattr(optimizer, "_momentum", 0))
         passes = backward_passes_per_step
         passes = None if passes == 1 else _Passes(passes, average_aggregated_gradients)

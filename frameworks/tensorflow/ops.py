@@ -204,7 +204,7 @@ def push_pull(
         compression: Compression.none, .fp16 or .bf16; or how the network codes the tensor, as for declare():
             {"compressor": "onebit", "ef": "vanilla"}, say. It needs a name then in eager mode.
         op: Average, Sum, Min, Max or Product, instead of `average`.
-        enable_async: must be False; there is no asynchronous training.
+        enable_async: must be False; declare(name, mode="async") makes a tensor asynchronous.
         name: of the tensor, the same on all workers. None: in a graph it follows from the graph's names; in
             eager mode the n-th unnamed call meets the n-th of the others.
         priority: larger is more urgent.
@@ -222,7 +222,7 @@ def push_pull(
     """
     del device_sparse
     if enable_async:
-        raise NotImplementedError("enable_async=True: there is no asynchronous training; leave it out")
+        raise NotImplementedError('enable_async=True: leave it out; declare(name, mode="async") does that')
     op = choose_op(average, op)
     compression = choose_compressor(compression, Compression.none)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():

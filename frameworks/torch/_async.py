@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from byteps._basics import Average, Sum, after_reform, choose_op, end_step, full_name, job_number
+from byteps._async import Values
+from byteps._basics import end_step
 from byteps._names import unique_name
-from byteps._native import bps as _bps
 
-from .compression import Compression
 from .ops import broadcast_async_, push_pull_async_inplace
 
 if TYPE_CHECKING:
@@ -26,29 +25,18 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-_MODE_ASYNC = 2  # enum bps_mode
-_reforms = 0
-
-
-def _reformed():
-    global _reforms
-    _reforms += 1
-
-
-after_reform.append(_reformed)
-
 
 class Shared:
     """The parameters of an optimizer as the servers keep them.
 
     Attributes:
-        named: [(name, parameter)], the same names on all workers.
+        named: [(name, parameter)], the same names on all workers. Two optimizers may have parameters of one name.
     """
 
     def __init__(self, named):
         self.named = []
-        self.before = []
-        self._set_in = None
+        self.names, self.before = [], []
+        self._values = Values()
         self.extend(named)
 
     def extend(self, named):
@@ -56,21 +44,26 @@ class Shared:
         for name, parameter in named:
             if not parameter.is_floating_point():
                 raise TypeError(f"parameter {name} is of {parameter.dtype}; asynchronous training takes floating point")
-            self.named.append((unique_name(f"AsyncParam.{name}", parameter), parameter))
-        self._set_in = None
+            self.named.append((name, parameter))
+        self._name()
+        self._values.forget()
+
+    def _name(self):
+        """Name them: in each job anew, for names that are older may be others' now."""
+        self.names = [unique_name(f"AsyncParam.{name}", parameter) for name, parameter in self.named]
 
     @torch.no_grad()
     def begin(self):
         """Before a step: keep what the parameters are; those that the servers do not have yet are set by rank 0."""
-        job = (job_number(), _reforms)
-        if self._set_in != job:
-            _bps.declare([full_name(name) for name, _ in self.named], None, _MODE_ASYNC)
+        self._name()
+        if self._values.must_be_set(self.names):
             handles = [
-                broadcast_async_(parameter.data, 0, name, -i) for i, (name, parameter) in enumerate(self.named)
+                broadcast_async_(parameter.data, 0, name, -i)
+                for i, (name, (_, parameter)) in enumerate(zip(self.names, self.named))
             ]
             for handle in handles:
                 handle.wait()
-            self._set_in = job
+            self._values.have_been_set(self.names)
         self.before = [parameter.detach().clone(memory_format=torch.contiguous_format) for _, parameter in self.named]
 
     @torch.no_grad()
@@ -80,7 +73,7 @@ class Shared:
             torch.sub(parameter.detach(), before, out=before)
         handles = [
             push_pull_async_inplace(change, average=False, name=name, priority=-i)
-            for i, ((name, _), change) in enumerate(zip(self.named, self.before))
+            for i, (name, change) in enumerate(zip(self.names, self.before))
         ]
         for handle, (_, parameter), change in zip(handles, self.named, self.before):
             handle.wait()
@@ -128,14 +121,3 @@ class Asynchronous(_Base):
         """Pickle and copy the wrapped optimizer: what the servers keep belongs to the job. Wrap what comes of it."""
         base = type(self).__bases__[1]
         return object.__new__, (base,), base.__getstate__(self)
-
-
-def check_arguments(op, compression, predivide):
-    """Raise ValueError for what has no meaning without rounds."""
-    if choose_op(None, op) not in (Average, Sum):
-        raise ValueError("asynchronous training (worker.async, BYTEPS_ENABLE_ASYNC) adds changes of parameters: op has "
-                         "to be Average or Sum, which are the same there")
-    if compression not in (None, False, Compression.none):
-        raise ValueError("asynchronous training (worker.async, BYTEPS_ENABLE_ASYNC) has no compression")
-    if predivide != 1.0:
-        raise ValueError("asynchronous training (worker.async, BYTEPS_ENABLE_ASYNC) has no gradient_predivide_factor")

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
+from byteps._async import check_arguments
 from byteps._basics import Average, choose_op, end_step, is_async
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales
 
 from . import _feedback
-from ._async import Asynchronous, Shared, check_arguments
+from ._async import Asynchronous, Shared
 from ._rates import rates_of
 from ._reducer import Reducer, may_train
 from .compression import Compression, choose
@@ -322,7 +323,8 @@ def DistributedOptimizer(
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
     if is_async():
-        check_arguments(op, compression, gradient_predivide_factor)
+        compressed = compression not in (None, False, Compression.none)
+        check_arguments(compressed, gradient_predivide_factor, op)
         unwrap(optimizer)
         return share(optimizer, Asynchronous, Shared(named))
     scales = predivide_scales(gradient_predivide_factor, op)

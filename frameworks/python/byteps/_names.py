@@ -7,11 +7,11 @@ import weakref
 
 from ._basics import job_number
 
-_owners: dict[str, _Owners] = {}  # name of a tensor -> _Owners in the job
+_owners: dict[str, Owners] = {}  # name of a tensor -> Owners in the job
 _owners_job = 0
 
 
-class _Owners:
+class Owners:
     """What has one name: numbered from 0. Of what is gone nothing is left, but no number is given again."""
 
     def __init__(self):
@@ -46,6 +46,6 @@ def unique_name(name: str, owner: object) -> str:
         _owners_job = job_number()
         _owners.clear()
     if name not in _owners:
-        _owners[name] = _Owners()
+        _owners[name] = Owners()
     number = _owners[name].number(owner)
     return name if number == 0 else f"{name}#{number}"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asynchronous training: the servers keep the variables of an optimizer, in every way that TensorFlow runs."""
+
+import tensorflow as tf
+
+from byteps._async import Values
+from byteps._basics import Sum
+from byteps._names import Owners
+
+from .functions import resource_of
+from .ops import broadcast, push_pull
+
+_variables = Owners()  # of all jobs of the process, for a graph that is older than a job keeps its names
+
+
+class Shared:
+    """What an optimizer knows of its variables as the servers keep them.
+
+    A variable is named by the order in which such optimizers first use the variables of the program, so it keeps its
+    name whichever others are trained with it. That order must be the same on all workers.
+    """
+
+    def __init__(self):
+        self._values = Values()
+        self._functions = {}  # in eager mode: name of one, names of tensors -> a graph, where all are in flight at once
+
+    def forget(self):
+        """Have the next step set the servers' variables anew; all workers must do so."""
+        self._values.forget()
+
+    def step(self, variables, update, inputs=()):
+        """Return what update() returns, which makes a step, or in a graph the operation for it.
+
+        Before it, rank 0 sets the variables that the servers do not have yet. After it, what it has changed is pushed,
+        and the variables become what those of the servers are then.
+
+        Args:
+            variables: those that update() may change.
+            update: a function without arguments.
+            inputs: tensors that must be there before anything is changed, in a graph of sessions.
+        """
+        variables = list(variables)
+        names = tuple(f"AsyncVariable.{_variables.number(variable)}" for variable in variables)
+        targets = [resource_of(variable) for variable in variables]
+        _require_floating_point(targets)
+        if tf.executing_eagerly():
+            if self._values.must_be_set(names):
+                self._function(_set, names, targets)()
+                self._values.have_been_set(names)
+            before = [target.read_value() for target in targets]
+            result = update()
+            self._function(_exchange, names, targets)(before)
+            return result
+        return self._step_of_graph(names, targets, update, inputs)
+
+    def _function(self, function, names, targets):
+        key = function, names, tuple(map(id, targets))
+        if key not in self._functions:
+            graph = tf.function(lambda *before: [None for _ in function(names, targets, *before)], autograph=False)
+            self._functions[key] = graph, targets  # so that nothing else gets their ids
+        return self._functions[key][0]
+
+    def _step_of_graph(self, names, targets, update, inputs):
+        with tf.control_dependencies(list(map(_tensor_of, inputs))):
+            must = tf.numpy_function(lambda: self._values.must_be_set(names), [], tf.bool)
+            values = list(map(_value, targets))
+            # Old variables cannot be assigned in a branch.
+            before = tf.cond(must, lambda: self._of_root(names, values), lambda: list(map(tf.identity, values)))
+        before = tf.nest.flatten(before)
+        assigned = [target.assign(value) for target, value in zip(targets, before)]
+        with tf.control_dependencies(list(map(_operation, assigned))):
+            result = update()
+        is_operation = isinstance(result, tf.Operation)
+        with tf.control_dependencies([result] if is_operation else []):
+            exchanged = tf.group(*_exchange(names, targets, before))
+        return exchanged if is_operation else result
+
+    def _of_root(self, names, values):
+        values = _broadcast(names, values)
+        with tf.control_dependencies(values), tf.control_dependencies(
+            [tf.numpy_function(lambda: self._have_been_set(names), [], tf.bool)]
+        ):
+            return list(map(tf.identity, values))
+
+    def _have_been_set(self, names):
+        self._values.have_been_set(names)
+        return True
+
+
+def _broadcast(names, values):
+    """Return the values of rank 0, which those on the servers are set to."""
+    return [broadcast(value, 0, name=name, priority=-i) for i, (name, value) in enumerate(zip(names, values))]
+
+
+def _set(names, targets):
+    """Make variables those of rank 0; return what to wait for."""
+    values = _broadcast(names, [target.read_value() for target in targets])
+    return [target.assign(value) for target, value in zip(targets, values)]
+
+
+def _exchange(names, targets, before):
+    """Push by what variables have changed, and take what the servers make of that; return what to wait for."""
+    return [
+        target.assign(push_pull(target.read_value() - value, op=Sum, name=name, priority=-i))
+        for i, (name, target, value) in enumerate(zip(names, targets, before))
+    ]
+
+
+def _value(variable):
+    """Return the value that a variable has now. That of an old one would change with it, so it is a copy."""
+    value = variable.read_value()
+    return value if hasattr(variable, "handle") else tf.raw_ops.DeepCopy(x=value)
+
+
+def _operation(assigned):
+    """Return what to wait for, of what assign() of old and new variables returns."""
+    return assigned.op if hasattr(assigned, "op") else assigned
+
+
+def _tensor_of(gradient):
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _require_floating_point(targets):
+    for target in targets:
+        if not target.dtype.is_floating:
+            raise TypeError(
+                f"variable {target.name} is of {target.dtype.name}; asynchronous training takes floating point"
+            )
