@@ -209,5 +209,14 @@ def in_step():
     same(model)
 
 
+def after_reform():
+    """In an elastic job, rank 0 sets the weights once more."""
+    model = made(trainable=False)
+    trained(model, "before reform")
+    bps.reform()
+    model.set_weights([np.ones((1, 1)), np.full((1, 2), 5.0 + bps.rank())])
+    assert (trained(model, "after reform") == 5 + all_changes()).all(), weights(model)
+
+
 if __name__ == "__main__":
     checks.main(globals(), bps)

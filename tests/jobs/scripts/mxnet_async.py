@@ -148,5 +148,17 @@ def in_step():
     same(net)
 
 
+def after_reform():
+    """In an elastic job, rank 0 sets the weights once more."""
+    net, trainer = made()
+    for value in range(2):
+        net.weight.set_data(mx.nd.full((2, 3), value + bps.rank()))
+        bps.broadcast_parameters(net.collect_params())
+        step(net, trainer, 0)
+        assert (net.weight.data().asnumpy() == value).all(), (value, net.weight.data())
+        meet("before reform")
+        bps.reform()
+
+
 if __name__ == "__main__":
     checks.main(globals(), bps)
