@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import keras
 
-from byteps._async import check_arguments
+from byteps._async import check_arguments, refuse
 from byteps._basics import Average, ReduceOp, choose_op, is_async
 from byteps._coded_names import choose_compressor, coding_of
 from byteps._coding import check_momentum, model_coding_text
@@ -272,6 +272,8 @@ def DistributedOptimizer(
         inner, outer = optimizer, None
     if is_async():
         check_arguments(compression is not Compression.none, gradient_predivide_factor, op, backward_passes_per_step)
+        if inner.use_ema and inner.ema_overwrite_frequency:
+            refuse("adds changes of all workers, and ema_overwrite_frequency makes changes that are no gradient's")
         wrapped = _wrap(inner, Asynchronous, Exchange(_backend.Shared()))
     else:
         op = choose_op(None, op)

@@ -178,6 +178,8 @@ def check_refused():
     ):
         plain = keras.optimizers.SGD(RATE)
         checks.raised(ValueError, lambda: bps.DistributedOptimizer(plain, **arguments), text)  # noqa: B023
+    averaging = keras.optimizers.SGD(RATE, use_ema=True, ema_overwrite_frequency=2)
+    checks.raised(ValueError, lambda: bps.DistributedOptimizer(averaging), "ema_overwrite_frequency")
     wrapped = bps.DistributedOptimizer(plain)
     checks.raised(ValueError, lambda: bps.DistributedOptimizer(wrapped), "distributed already")
     meet("end")
