@@ -68,4 +68,4 @@ static const struct bps_step_ops alone = {
     .start = alone_start,
 };
 
-const struct bps_step_ops *const bps_alone_steps[] = {&bps_async_alone, &alone, NULL};
+const struct bps_step_ops *const bps_alone_steps[] = {&bps_async_alone, &bps_sparse_alone, &alone, NULL};

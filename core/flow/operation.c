@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/report.h"
 #include "flow/step.h"
+#include "flow/sparse.h"
 #include "flow/traced.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -47,9 +48,14 @@ static bps_status operation_check_request(const struct bps_worker *worker, const
         return BPS_ERR_INVALID;
     }
     bool sums = bps_kind_of(op)->from == BPS_PARTY_ALL;
-    if (r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
+    if (r->rows != NULL) {
+        status = bps_sparse_check(worker, r, op, report);
+    } else if (r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
         BPS_REPORT(report, "in or out is NULL");
-        return BPS_ERR_INVALID;
+        status = BPS_ERR_INVALID;
+    }
+    if (status != BPS_OK) {
+        return status;
     }
     bool scaled = (r->prescale != 1.0 || r->postscale != 1.0) && sums;
     if (scaled && (r->dtype == BPS_BOOL || !isfinite(r->prescale) || !isfinite(r->postscale))) {
@@ -219,7 +225,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
-    if (bps_named_reform(&tensor->named, request) != BPS_OK) {
+    if (bps_named_reform(&tensor->named, request) != BPS_OK || bps_sparse_begin(request) != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
         operation_release(tensor);
         return BPS_ERR_NOMEM;
@@ -241,7 +247,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         worker->memory_ops->prepare(operation);
     }
     if (op < BPS_OPS) {
-        atomic_fetch_add_explicit(&pushed, operation->bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&pushed, bps_sparse_bytes(operation), memory_order_relaxed);
     }
     operation->request.shape = NULL; /* the caller's; the tensor's form has a copy */
     *out = operation;
@@ -402,6 +408,9 @@ void bps_operation_end(struct bps_operation *operation)
     }
     if (tensor->named.coding != NULL) {
         settle_feedback(tensor);
+    }
+    if (operation->request.rows != NULL && bps_sparse_end(operation) != BPS_OK) {
+        bps_operation_error(operation, BPS_ERR_NOMEM, "out of memory for the rows of the result");
     }
     bps_traced_end(operation);
     bps_assert(atomic_load(&worker->in_flight) > 0);

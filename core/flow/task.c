@@ -280,7 +280,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         return BPS_OK;
     }
     bps_tensor_forget_path(tensor);
-    bool bare = !bps_sums(&operation->roles) || tensor->id >= BPS_ID_BARRIER;
+    bool bare = !bps_sums(&operation->roles) || tensor->id >= BPS_ID_BARRIER || operation->request.rows != NULL;
     const struct bps_tensor_info info = {
         .name = tensor->named.name,
         .dtype = operation->request.dtype,
@@ -355,8 +355,9 @@ static inline void task_prepare(struct bps_task *task, const struct bps_way *way
     bool brings = bps_brings(&operation->roles, worker->job.rank);
     bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
     size_t at = task->offset;
-    task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
-    task->src = !brings || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
+    bool whole = on_host && r->rows == NULL; /* else its step knows what it has of it */
+    task->dst = r->out != NULL && whole ? (char *)r->out + at : NULL;
+    task->src = !brings || r->in == NULL || !whole ? task->dst : (const char *)r->in + at;
     task_reset(task);
     task->way = way;
 }

@@ -38,7 +38,7 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
     const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + in_bytes};
     struct bps_range *own = &operation->written;
     /* What is only moved is the same in whatever order; a round that begins anew has its memory. */
-    if (!bps_sums(&operation->roles) || operation->bytes == 0 || own->begin != NULL) {
+    if (!bps_sums(&operation->roles) || operation->bytes == 0 || own->begin != NULL || r->rows != NULL) {
         return BPS_OK;
     }
     struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, written_compare) : NULL;

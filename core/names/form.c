@@ -59,14 +59,14 @@ static bool keeps(const struct bps_named *named, const struct bps_form *form)
 {
     const struct bps_tensor_info info = info_of(named, form);
     return named->mode == BPS_MODE_ASYNC ||
-           (named->mode == BPS_MODE_CONFIGURED && bps_graph_keeps(named->names->graph, &info));
+           (form->row == 0 && named->mode == BPS_MODE_CONFIGURED && bps_graph_keeps(named->names->graph, &info));
 }
 
 /* How a tensor of this form is coded. The lock is held. */
 static struct bps_coding *named_coding_of(const struct bps_named *named, const struct bps_form *form)
 {
     const struct bps_tensor_info info = info_of(named, form);
-    if (form->keeps) {
+    if (form->keeps || form->row > 0) {
         return NULL;
     }
     if (named->words == NULL) {
@@ -160,11 +160,13 @@ bps_status bps_named_fix(struct bps_named *named, struct bps_form *form, struct 
 
 bps_status bps_named_reform(struct bps_named *named, const struct bps_push_pull *r)
 {
-    struct bps_form form = {.bytes = r->count * bps_dtype_size(r->dtype),
+    uint32_t size = (uint32_t)bps_dtype_size(r->dtype);
+    struct bps_form form = {.bytes = r->count * size,
                             .dtype = r->dtype,
                             .ndim = r->shape != NULL ? r->ndim : 0,
-                            .shape = (int64_t *)(uintptr_t)r->shape}; /* it is only read */
-    if (atomic_load_explicit(&named->formed, memory_order_acquire) &&
+                            .shape = (int64_t *)(uintptr_t)r->shape, /* it is only read */
+                            .row = r->rows != NULL ? (uint32_t)(r->count / (uint64_t)r->shape[0]) * size : 0};
+    if (atomic_load_explicit(&named->formed, memory_order_acquire) && named->form.row == form.row &&
         bps_form_is(&named->form, form.dtype, form.bytes, form.ndim, form.shape)) {
         return BPS_OK;
     }

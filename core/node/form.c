@@ -54,6 +54,11 @@ bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, ui
            (shape == NULL || is_same_shape(form, ndim, shape));
 }
 
+static bool is_sent_alike(const struct bps_form *a, const struct bps_form *b)
+{
+    return a->keeps == b->keeps && a->row == b->row;
+}
+
 static bool is_same_coding(const struct bps_form *a, const struct bps_form *b)
 {
     return a->coding == NULL || b->coding == NULL ? a->coding == b->coding : strcmp(a->coding, b->coding) == 0;
@@ -61,12 +66,12 @@ static bool is_same_coding(const struct bps_form *a, const struct bps_form *b)
 
 bool bps_form_equals(const struct bps_form *a, const struct bps_form *b)
 {
-    return bps_form_is(a, b->dtype, b->bytes, b->ndim, b->shape) && is_same_coding(a, b) && a->keeps == b->keeps;
+    return bps_form_is(a, b->dtype, b->bytes, b->ndim, b->shape) && is_same_coding(a, b) && is_sent_alike(a, b);
 }
 
 bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b)
 {
-    return a->dtype == b->dtype && a->bytes == b->bytes && is_same_coding(a, b) && a->keeps == b->keeps &&
+    return a->dtype == b->dtype && a->bytes == b->bytes && is_same_coding(a, b) && is_sent_alike(a, b) &&
            (a->shape == NULL || b->shape == NULL || is_same_shape(a, b->ndim, b->shape));
 }
 
@@ -111,6 +116,9 @@ void bps_form_text(const struct bps_form *form, char *text, size_t room)
     if (form->keeps) {
         bps_text_add(&out, " in mode async");
     }
+    if (form->row > 0) {
+        bps_text_add(&out, " as rows of %zu", form->row / bps_dtype_size(form->dtype));
+    }
 }
 
 /* ---- on the wire ---- */
@@ -125,6 +133,7 @@ void bps_put_form(struct bps_writer *w, const struct bps_form *form)
     }
     bps_put_string(w, form->coding != NULL ? form->coding : "");
     bps_put_u8(w, form->keeps);
+    bps_put_u32(w, form->row);
 }
 
 /* Whether the shape has as many elements as the size says. */
@@ -160,7 +169,9 @@ bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_for
     char coding[BPS_CODING_LIMIT + 1];
     bps_get_string(r, coding, sizeof coding);
     uint8_t keeps = bps_get_u8(r);
-    if (r->bad || keeps > 1 || (keeps != 0 && coding[0] != '\0')) {
+    uint32_t row = bps_get_u32(r);
+    bool rows = row == 0 || (bytes % row == 0 && row % bps_dtype_size(dtype) == 0 && row <= partition && keeps == 0);
+    if (r->bad || keeps > 1 || !rows || ((keeps != 0 || row > 0) && coding[0] != '\0')) {
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_form told_form = {.bytes = bytes,
@@ -168,6 +179,7 @@ bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_for
                                        .ndim = told ? ndim : 0,
                                        .shape = told ? shape : NULL,
                                        .coding = coding[0] != '\0' ? coding : NULL,
+                                       .row = row,
                                        .keeps = keeps != 0};
     bps_status status = bps_form_set(form, &told_form);
     return status == BPS_OK && !is_consistent(form) ? BPS_ERR_PROTOCOL : status;

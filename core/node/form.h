@@ -20,6 +20,7 @@ struct bps_form {
     uint32_t ndim;  /* at most BPS_DIMENSIONS */
     int64_t *shape; /* owned; NULL: not told */
     char *coding;   /* owned; the text of its coding; NULL: it is sent as it is */
+    uint32_t row;   /* some rows of so many bytes are sent; 0: all of it is */
     bool keeps;     /* its shards keep a value, to which each push is added: BPS_MODE_ASYNC */
 };
 

@@ -3,7 +3,7 @@
 #include "server/sum_frames.h"
 
 /* Of a PUSH that is coded. */
-#define CODED_FLAGS (BPS_FLAG_BRINGS | BPS_FLAG_EXACT | BPS_FLAG_DROPPED)
+#define CODED_FLAGS (BPS_FLAG_BRINGS | BPS_FLAG_DROPPED)
 
 static bool names_round(const struct bps_header *h)
 {
@@ -12,6 +12,7 @@ static bool names_round(const struct bps_header *h)
 
 bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contribution *out)
 {
+    bool rows = h->coding == 0 && (h->flags & BPS_FLAG_ROWS) != 0;
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
                                      .spec = {.bytes = h->bytes,
@@ -19,11 +20,12 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                               .dtype = h->dtype,
                                               .op = h->op,
                                               .shape = h->shape,
+                                              .row = rows ? h->slice : 0,
                                               .postscale = h->postscale},
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .size = h->size,
-                                     .slice = h->slice,
+                                     .slice = rows ? 0 : h->slice,
                                      .offset = h->offset,
                                      .length = h->length,
                                      .step = h->step,
@@ -35,7 +37,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
-    return known && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
+    return known && finite && plain && !(rows && h->slice == 0) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */

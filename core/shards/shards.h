@@ -161,6 +161,7 @@ void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poiso
 /* ---- plain.c ---- */
 extern const struct bps_step_ops bps_push_plain; /* takes all */
 extern const struct bps_step_ops bps_push_value; /* takes those in mode async */
+extern const struct bps_step_ops bps_push_rows;  /* takes those of which some rows are sent: sparse.c */
 /* [core] Before bps_push_start(): the slices of the task carry its bytes as they are. The memory is what they need. */
 void bps_push_init_plain(struct bps_task *task, void *memory);
 

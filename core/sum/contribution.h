@@ -29,6 +29,7 @@ struct bps_spec {
     struct bps_roles roles;
     uint8_t dtype, op;
     uint16_t shape; /* tells shapes apart where the tensor has no name; 0: not told, and not compared */
+    uint32_t row;   /* bytes of a row, some of which are sent: base/rows.h; 0: all of it is */
     double postscale;
     const struct bps_coding *coding; /* of its slices; NULL: they are as they are */
     bool exact;                      /* the round loses nothing by that */

@@ -83,6 +83,8 @@ void bps_round_fail_here(struct bps_round *round, bps_status status, const char 
     char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_LOST) {
         snprintf(text, sizeof text, "worker %u was lost: its memory is out of reach", round->lost);
+    } else if (status == BPS_ERR_PROTOCOL && round->spec.row > 0) {
+        snprintf(text, sizeof text, "worker %u has sent what are no rows", round->lost);
     } else if (status == BPS_ERR_PROTOCOL) {
         snprintf(text, sizeof text, "worker %u has sent what is not coded by %s", round->lost,
                  round->spec.coding->text);

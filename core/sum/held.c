@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rows.h"
 #include "sum/round.h"
 
 #define ROUNDS_OF_A_RANK 2u /* that it can tell of: its last one, and that under way */
@@ -150,6 +151,9 @@ bps_status bps_sum_hold(struct bps_sum *sum, uint32_t rank, const struct bps_hel
 static bool fits_slice(const struct bps_sum_slice *slice, uint32_t bytes)
 {
     const struct bps_spec *spec = &slice->round->spec;
+    if (spec->row > 0) {
+        return bytes >= BPS_ROWS_HEAD && bytes <= bps_rows_bytes(bps_rows_limit(slice->bytes, spec->row), spec->row);
+    }
     if (spec->coding == NULL || spec->coding->compressor == NULL) {
         return bytes == slice->bytes;
     }

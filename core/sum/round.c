@@ -32,8 +32,8 @@ static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, con
                                                   uint32_t quorum, const struct bps_spec *spec,
                                                   const struct bps_kernels *kernels)
 {
-    if (spec->coding != NULL) {
-        return &bps_coded;
+    if (spec->coding != NULL || spec->row > 0) {
+        return spec->row > 0 ? &bps_sparse : &bps_coded;
     }
     bool average = spec->op == BPS_AVERAGE && bps_is_integer(spec->dtype);
     bool widened = kernels->accumulator != spec->dtype;
@@ -95,6 +95,9 @@ uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_contribution
 {
     bps_assert(sum->config.slice > 0);
     const struct bps_coding *coding = c->spec.coding;
+    if (c->spec.row > 0 && c->size > 0) {
+        return c->size; /* all of the partition is one slice */
+    }
     if (coding != NULL && coding->compressor != NULL) {
         return bps_coding_slice(coding, c->spec.dtype);
     }
@@ -140,7 +143,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     round->kernels = kernels;
     round->reducer = reducer;
     choose_factors(round);
-    round->element = c->spec.coding != NULL ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
+    round->element = c->spec.coding != NULL || c->spec.row > 0 ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
     round->grid = grid;
     round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
     round->priority = c->priority;

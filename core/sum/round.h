@@ -43,7 +43,7 @@ struct bps_sum_policy {
     void (*free_parts)(struct bps_sum_slice *slice);
 };
 
-extern const struct bps_sum_policy bps_accumulate, bps_coded, bps_one_pass;
+extern const struct bps_sum_policy bps_accumulate, bps_coded, bps_one_pass, bps_sparse;
 
 struct bps_round {
     struct bps_round_base base;

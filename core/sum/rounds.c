@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rounds.c - keys whose rounds are summed here: who may contribute what and when, and what ends a round otherwise. */
+#include "base/rows.h"
 #include "sum/round.h"
 
 /* ---- joining ---- */
@@ -72,6 +73,16 @@ static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
             c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
 }
 
+/* Whether it can be some rows of so many bytes. */
+static bool fits_rows(const struct bps_contribution *c, uint32_t bytes)
+{
+    const struct bps_spec *spec = &c->spec;
+    bool sums = bps_sums(&spec->roles) && (spec->op == BPS_SUM || spec->op == BPS_AVERAGE) && spec->coding == NULL;
+    bool cuts = spec->row % bps_dtype_size(spec->dtype) == 0 && spec->bytes % spec->row == 0;
+    return sums && cuts && bytes > 0 && c->length >= BPS_ROWS_HEAD &&
+           c->length <= bps_rows_bytes(bps_rows_limit(bytes, spec->row), spec->row);
+}
+
 /* Whether it has the size of what it stands for. */
 static bool rounds_fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
 {
@@ -85,7 +96,7 @@ static bool rounds_fits(const struct bps_sum *sum, bool receiver, const struct b
         return false;
     }
     uint32_t own = bps_partition_bytes(bytes, grid, c->offset / grid);
-    return c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
+    return c->spec.row > 0 ? fits_rows(c, own) : c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
 }
 
 static bool rounds_has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
@@ -98,7 +109,7 @@ static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struc
 {
     const struct bps_spec *spec = &c->spec;
     if (c->size % bps_dtype_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
-        (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
+        (bps_aggregates(sum) && (c->for_group || spec->coding != NULL || spec->row > 0))) {
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }
     bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);

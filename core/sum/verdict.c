@@ -43,6 +43,9 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
     if (spec->postscale != 1.0) {
         bps_text_add(&out, ", postscale %g", spec->postscale);
     }
+    if (spec->row > 0) {
+        bps_text_add(&out, ", rows of %zu", spec->row / bps_dtype_size(spec->dtype));
+    }
     if (spec->coding != NULL) {
         bps_text_add(&out, ", coded by %s", spec->coding->text);
     }
@@ -53,7 +56,7 @@ bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
     return a->bytes == b->bytes && a->roles.from == b->roles.from && a->roles.to == b->roles.to &&
            a->dtype == b->dtype && a->op == b->op && a->postscale == b->postscale && a->coding == b->coding &&
-           a->exact == b->exact && (a->shape == b->shape || a->shape == 0 || b->shape == 0);
+           a->row == b->row && a->exact == b->exact && (a->shape == b->shape || a->shape == 0 || b->shape == 0);
 }
 
 /* ---- camps ---- */

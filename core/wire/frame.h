@@ -103,6 +103,8 @@ enum bps_frame_type {
 #define BPS_FLAG_CODES 16u
 /* PUSH that is coded: its round loses nothing, and its elements are as they are, of the type that is coded. */
 #define BPS_FLAG_EXACT 32u
+/* PUSH that is not: some rows, of so many bytes as `slice` says, and not all of the partition: base/rows.h. */
+#define BPS_FLAG_ROWS 32u
 /*
  * PUSH that is coded, FEEDBACK to a shard: the sender's last round of the partition did not count, and if all say so,
  * neither does what coding has lost of its sum.
@@ -125,10 +127,11 @@ struct bps_header {
     double prescale; /* of a coded PUSH the learning rate: it has been scaled before */
     double postscale;
     int32_t priority;
-    uint16_t coding;   /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
-    uint16_t shape;    /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
-    uint32_t size;     /* of the partition, bytes */
-    uint32_t slice;    /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
+    uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
+    uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
+    uint32_t size;   /* of the partition, bytes */
+    uint32_t
+        slice; /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured. Of rows: of one */
     uint32_t step;     /* of a PUSH that is recorded, its trace id: the training's step, counted from 1; 0: it is not */
     uint16_t last;     /* of a PUSH for a group: the rank that came last to its sum; */
     uint16_t late;     /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */

@@ -210,8 +210,7 @@ static void worker_on_joined(void *owner, struct bps_view *view)
         worker->hooks = has_peers ? &bps_local_hooks : NULL;
         status = bps_local_connect(worker->local, &report);
     }
-    bool keeps = worker->conf->worker.async || bps_graph_may_keep(worker->graph);
-    if (status == BPS_OK && (keeps || !bps_local_is_final(worker->local))) {
+    if (status == BPS_OK) {
         status = bps_remotes_connect(worker, &report);
         status = status == BPS_OK ? bps_coded_open(worker) : status;
     }
@@ -492,7 +491,8 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
-static const struct bps_step_ops *const push_pull_steps[] = {&bps_push_value, &bps_push_coded, &bps_push_plain, NULL};
+static const struct bps_step_ops *const push_pull_steps[] = {&bps_push_value, &bps_push_rows, &bps_push_coded,
+                                                             &bps_push_plain, NULL};
 
 const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool alone)
 {

@@ -28,6 +28,7 @@ from .ops import (
     push_pull_async_inplace,
     push_pull_inplace,
 )
+from .sparse import push_pull_sparse, push_pull_sparse_async
 
 __all__ = [
     "Handle",
@@ -42,6 +43,8 @@ __all__ = [
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
+    "push_pull_sparse",
+    "push_pull_sparse_async",
     "synchronize",
 ]
 __all__ += _basics.__all__

@@ -351,6 +351,9 @@ static PyMethodDef functions[] = {
      "result None: in place."},
     {"push_pull_wait", python_push_pull_wait, METH_VARARGS,
      "push_pull_wait(...)\n\nAs push_pull(), and waits: sooner than its handle would."},
+    {"push_pull_rows", python_push_pull_rows, METH_VARARGS,
+     "push_pull_rows(indices, values, rows, name, op, priority, prescale, postscale) -> (Handle, Rows)\n\n"
+     "Of a table of so many rows."},
     {"broadcast", python_broadcast, METH_VARARGS,
      "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
     {"wait_memory", python_wait_memory, METH_O,
@@ -424,7 +427,8 @@ PyMODINIT_FUNC PyInit__bps(void)
     module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (python_memory_setup() != 0 || python_handle_setup(module) != 0 || add_constants(module) != 0) {
+    if (python_memory_setup() != 0 || python_handle_setup(module) != 0 || python_rows_setup(module) != 0 ||
+        add_constants(module) != 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -3,6 +3,7 @@
 #include "python.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* What an operation needs until it ends. */
 struct operation {
@@ -195,6 +196,69 @@ PyObject *python_push_pull_wait(PyObject *module, PyObject *args)
 {
     (void)module;
     return push_pull(args, true);
+}
+
+/* The table's shape is that of its values, but for the number of rows. */
+static int operation_rows(struct operation *operation, PyObject *indices, PyObject *values, long long rows)
+{
+    struct bps_push_pull *request = &operation->request;
+    struct python_view *view = &operation->in;
+    PyObject *brought;
+    uint64_t row = 1;
+
+    if (python_view_get(values, "the values", view) != 0)
+        return -1;
+    operation->kept.objects[0] = view->keep;
+    for (uint32_t i = 1; i < view->ndim; i++)
+        row *= (uint64_t)view->shape[i];
+    if (view->ndim == 0 || rows <= 0 || row == 0 || (uint64_t)rows > UINT64_MAX / row) {
+        PyErr_SetString(PyExc_ValueError, "the values must have a dimension of rows, and rows be above 0");
+        return -1;
+    }
+    brought = python_rows_new(indices, row * bps_dtype_size(view->dtype));
+    if (brought == NULL)
+        return -1;
+    operation->kept.objects[1] = brought;
+    request->rows = python_rows_of(brought);
+    if (request->rows->count != (uint64_t)view->shape[0]) {
+        PyErr_Format(PyExc_ValueError, "there are %llu indices, and values of %lld rows",
+                     (unsigned long long)request->rows->count, (long long)view->shape[0]);
+        return -1;
+    }
+    memmove(view->extents, view->shape, view->ndim * sizeof(view->extents[0]));
+    view->extents[0] = rows;
+    request->in = view->data;
+    request->count = (uint64_t)rows * row;
+    request->dtype = view->dtype;
+    request->device = view->device;
+    request->ndim = view->ndim;
+    request->shape = view->extents;
+    return 0;
+}
+
+PyObject *python_push_pull_rows(PyObject *module, PyObject *args)
+{
+    struct operation operation = {.request = {.size = sizeof(operation.request)}};
+    struct bps_push_pull *request = &operation.request;
+    PyObject *indices, *values, *name, *bytes = NULL, *brought = NULL, *handle = NULL, *result = NULL;
+    long long rows;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOLOIidd", &indices, &values, &rows, &name, &request->op, &request->priority,
+                          &request->prescale, &request->postscale))
+        return NULL;
+    if (operation_name(&operation, name, &bytes) == 0 && operation_rows(&operation, indices, values, rows) == 0) {
+        brought = operation.kept.objects[1];
+        Py_INCREF(brought);
+        handle = operation_start(&operation);
+    }
+    if (handle != NULL)
+        result = PyTuple_Pack(2, handle, brought);
+    Py_XDECREF(handle);
+    Py_XDECREF(brought);
+    Py_XDECREF(bytes);
+    python_kept_drop(&operation.kept);
+    return result;
 }
 
 PyObject *python_broadcast(PyObject *module, PyObject *args)

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include <byteps/byteps.h>
+#include <byteps/sparse.h>
 
 /* How often a waiting thread looks whether a signal, such as Ctrl-C, has to be handled. */
 #define PYTHON_SIGNAL_PERIOD_NS UINT64_C(100000000)
@@ -66,6 +66,15 @@ struct python_view {
  * -1 with an exception: TypeError or ValueError for what cannot be sent.
  */
 int python_view_get(PyObject *tensor, const char *role, struct python_view *out);
+
+/* ---- rows.c -------------------------------------------------------------------------------------------- */
+
+/* Makes the type Rows and adds it to the module. Returns 0, or -1 with an exception. */
+int python_rows_setup(PyObject *module);
+/* Rows of so many bytes; keeps the indices, a tensor of int64, alive. NULL with an exception. */
+PyObject *python_rows_new(PyObject *indices, uint64_t bytes);
+struct bps_rows *python_rows_of(PyObject *object);
+PyObject *python_push_pull_rows(PyObject *module, PyObject *args);
 
 /* ---- kept.c -------------------------------------------------------------------------------------------- */
 

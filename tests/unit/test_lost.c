@@ -368,6 +368,7 @@ static void declare_one(struct bps_declared *declared, uint32_t number, uint64_t
         bps_put_u8(&w, 255);
         bps_put_string(&w, "");
         bps_put_u8(&w, 0);
+        bps_put_u32(&w, 0); /* nor of rows */
         bps_reader_init(&r, w.data, w.size);
         ck_assert_int_eq(bps_declared_answer(declared, rank, &r, &reply), BPS_OK);
         bps_writer_fini(&w);

@@ -48,6 +48,7 @@ static void declare(struct bps_declared *declared, uint32_t rank, const char *na
     bps_put_u8(&w, 255); /* no shape */
     bps_put_string(&w, coding);
     bps_put_u8(&w, 0);
+    bps_put_u32(&w, 0); /* nor of rows */
     bps_reader_init(&r, w.data, w.size);
     ck_assert_int_eq(bps_declared_answer(declared, rank, &r, reply), BPS_OK);
     bps_writer_fini(&w);
@@ -152,6 +153,7 @@ START_TEST(test_a_round_that_nobody_has_begun)
     bps_get_u8(&r);
     bps_get_string(&r, coding, sizeof coding);
     bps_get_u8(&r);
+    bps_get_u32(&r);
     bps_get_u32(&r);
     ck_assert_uint_eq(read_layout(&r, 1), 1 << 19);
     ck_assert_uint_eq(bps_get_u8(&r), 1);

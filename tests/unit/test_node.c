@@ -404,6 +404,7 @@ static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t 
     bps_put_u8(w, 255);    /* no shape */
     bps_put_string(w, ""); /* not coded */
     bps_put_u8(w, 0);      /* in mode sync */
+    bps_put_u32(w, 0);     /* nor of rows */
 }
 
 static bps_status answer(struct bps_declared *declared, const struct bps_writer *w, struct bps_writer *reply)
@@ -438,6 +439,7 @@ START_TEST(test_declared)
         bps_get_string(&r, coding, sizeof coding);
         ck_assert_str_eq(coding, "");
         ck_assert_uint_eq(bps_get_u8(&r), 0);
+        ck_assert_uint_eq(bps_get_u32(&r), 0);
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */
@@ -499,6 +501,7 @@ START_TEST(test_declared_at_once)
         bps_get_u8(&r);
         bps_get_u32(&r);                                     /* no coding */
         bps_get_u8(&r);                                      /* mode sync */
+        bps_get_u32(&r);                                     /* no rows */
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         ck_assert_uint_eq(bps_get_u32(&r), 0); /* moves so far */

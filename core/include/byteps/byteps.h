@@ -180,6 +180,7 @@ struct bps_push_pull {
     void *arg;
     struct bps_device device; /* of in and out; all 0: host memory */
     double learning_rate;     /* of this round, for the feedback of a coding; 0: not told. The same on all workers */
+    struct bps_rows *rows;    /* NULL; or `in` has some rows of the tensor only: sparse.h */
 };
 
 /*
@@ -201,9 +202,7 @@ BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_
 BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
                                  struct bps_report *report);
 
-/*
- * Bytes of all push_pulls that this process has started, as they lie in memory. It outlives jobs.
- */
+/* Bytes of all push_pulls that this process has started, as they lie in memory. It outlives jobs. */
 BPS_API uint64_t bps_pushed_bytes(void);
 
 /*

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse.c - rows of a tensor: in the order in which they travel, and results in one piece. */
+#include "flow/sparse.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <byteps/reducer.h>
+
+#include "base/assert.h"
+#include "base/report.h"
+
+#define DIGIT    11u /* bits that rows are sorted by at once */
+#define TOGETHER 64u /* rows that are summed at once */
+
+/* A row that the caller brings: which one of the table, and where it stands among those brought. */
+struct brought {
+    uint64_t row, at;
+};
+
+struct sparse {
+    uint32_t row;            /* bytes */
+    struct brought *brought; /* ascending */
+    uint64_t count;
+    struct result {
+        char *data; /* as it has come; NULL: it has not */
+        struct bps_row_list list;
+        uint64_t first; /* row of the table */
+    } *result;
+    uint32_t results; /* of so many partitions */
+};
+
+static uint64_t rows_of(const struct bps_push_pull *r)
+{
+    return (uint64_t)r->shape[0];
+}
+
+bps_status bps_sparse_check(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
+                            struct bps_report *report)
+{
+    if (op != BPS_SUM && op != BPS_AVERAGE) {
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows are summed or averaged, nothing else");
+    }
+    if (r->tensor == 0 && r->name == NULL) {
+        return bps_fail(report, BPS_ERR_INVALID, "rows need the name of their tensor");
+    }
+    if (r->device.type != BPS_DEVICE_HOST) {
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows have to lie in host memory");
+    }
+    if (r->shape == NULL || r->ndim == 0 || r->count == 0 || r->out != NULL) {
+        return bps_fail(report, BPS_ERR_INVALID,
+                        "rows need the shape of their tensor, whose first dimension counts its rows, and no out");
+    }
+    if (r->rows->count > 0 && (r->in == NULL || r->rows->index == NULL)) {
+        return bps_fail(report, BPS_ERR_INVALID, "in or index is NULL");
+    }
+    uint64_t row = r->count / rows_of(r) * bps_dtype_size(r->dtype);
+    if (row > worker->partition) {
+        return bps_fail(report, BPS_ERR_UNSUPPORTED,
+                        "a row of %" PRIu64 " bytes is larger than a partition; raise worker.partition", row);
+    }
+    for (uint64_t i = 0; i < r->rows->count; i++) {
+        if (r->rows->index[i] < 0 || (uint64_t)r->rows->index[i] >= rows_of(r)) {
+            return bps_fail(report, BPS_ERR_INVALID,
+                            "row %" PRId64 ", number %" PRIu64
+                            " of those given, is not one of the tensor's 0..%" PRIu64,
+                            r->rows->index[i], i, rows_of(r) - 1);
+        }
+    }
+    return BPS_OK;
+}
+
+/* By one digit; those alike stay in their order. */
+static void sort_digit(const struct brought *from, struct brought *to, uint64_t n, uint32_t shift)
+{
+    uint64_t at[1u << DIGIT] = {0}, sum = 0;
+    const uint64_t mask = (1u << DIGIT) - 1;
+    for (uint64_t i = 0; i < n; i++) {
+        at[from[i].row >> shift & mask]++;
+    }
+    for (uint32_t d = 0; d <= mask; d++) {
+        uint64_t here = at[d];
+        at[d] = sum;
+        sum += here;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        to[at[from[i].row >> shift & mask]++] = from[i];
+    }
+}
+
+/* Ascending, by the rows of a table of so many. Returns the array that has them; the other one is freed. */
+static struct brought *sort(struct brought *a, struct brought *b, uint64_t n, uint64_t rows)
+{
+    bool sorted = true;
+    for (uint64_t i = 1; i < n && sorted; i++) {
+        sorted = a[i - 1].row <= a[i].row;
+    }
+    for (uint32_t shift = 0; !sorted && shift < 64 && (rows - 1) >> shift > 0; shift += DIGIT) {
+        sort_digit(a, b, n, shift);
+        struct brought *other = a;
+        a = b;
+        b = other;
+    }
+    free(b);
+    return a;
+}
+
+bps_status bps_sparse_begin(const struct bps_push_pull *r)
+{
+    struct bps_rows *rows = r->rows;
+    if (rows == NULL) {
+        return BPS_OK;
+    }
+    struct sparse *sparse = calloc(1, sizeof *sparse);
+    struct brought *a = malloc(rows->count * sizeof *a + 1), *b = malloc(rows->count * sizeof *b + 1);
+    if (sparse == NULL || a == NULL || b == NULL) {
+        free(sparse);
+        free(a);
+        free(b);
+        return BPS_ERR_NOMEM;
+    }
+    for (uint64_t i = 0; i < rows->count; i++) {
+        a[i] = (struct brought){(uint64_t)rows->index[i], i};
+    }
+    sparse->brought = sort(a, b, rows->count, rows_of(r));
+    sparse->count = rows->count;
+    sparse->row = (uint32_t)(r->count / rows_of(r) * bps_dtype_size(r->dtype));
+    rows->state = sparse;
+    rows->out_count = 0;
+    rows->out_index = NULL;
+    rows->out = NULL;
+    return BPS_OK;
+}
+
+uint64_t bps_sparse_bytes(const struct bps_operation *operation)
+{
+    const struct bps_rows *rows = operation->request.rows;
+    return rows == NULL ? operation->bytes : rows->count * ((const struct sparse *)rows->state)->row;
+}
+
+/* ---- partitions ---- */
+
+static const struct bps_push_pull *sparse_request(const struct bps_task *task)
+{
+    return &task->tensor->operation.request;
+}
+
+static uint32_t row_bytes(const struct bps_task *task)
+{
+    return ((const struct sparse *)sparse_request(task)->rows->state)->row;
+}
+
+/* The first row that begins at this byte or later. */
+static uint64_t row_at(const struct bps_task *task, uint64_t offset)
+{
+    return (offset + row_bytes(task) - 1) / row_bytes(task);
+}
+
+/* How many of those brought come before this row of the table. */
+static uint64_t brought_before(const struct sparse *sparse, uint64_t row)
+{
+    uint64_t low = 0, high = sparse->count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        low = sparse->brought[middle].row < row ? middle + 1 : low;
+        high = sparse->brought[middle].row < row ? high : middle;
+    }
+    return low;
+}
+
+/* Those of a task. */
+static void own_part(const struct bps_task *task, uint64_t *first, uint64_t *end)
+{
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    *first = brought_before(sparse, row_at(task, task->offset));
+    *end = brought_before(sparse, row_at(task, task->offset + task->bytes));
+}
+
+size_t bps_sparse_packed(const struct bps_task *task)
+{
+    uint64_t first, end, limit = bps_rows_limit(task->bytes, row_bytes(task));
+    own_part(task, &first, &end);
+    return bps_rows_bytes(end - first < limit ? end - first : limit, row_bytes(task));
+}
+
+/* Sums rows that are given more than once; `to` has the ones before. */
+static void sum_row(const struct bps_task *task, const struct bps_kernels *kernels, double scale,
+                    const struct brought *of, uint64_t n, char *to)
+{
+    uint32_t row = row_bytes(task);
+    const char *in = sparse_request(task)->in;
+    const void *source[TOGETHER + 1];
+    double weight[TOGETHER + 1];
+    for (uint64_t i = 0; i < n;) {
+        uint32_t sources = 0;
+        if (i > 0) {
+            weight[sources] = 1.0;
+            source[sources++] = to;
+        }
+        for (uint32_t k = 0; k < TOGETHER && i < n; k++, i++) {
+            weight[sources] = scale;
+            source[sources++] = in + of[i].at * row;
+        }
+        kernels->reduce(to, source, scale != 1.0 ? weight : NULL, sources,
+                        row / bps_dtype_size(sparse_request(task)->dtype), 1.0, 1);
+    }
+}
+
+size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *kernels, double scale, char *to)
+{
+    const struct bps_push_pull *r = sparse_request(task);
+    const struct sparse *sparse = r->rows->state;
+    const struct brought *brought = sparse->brought;
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = 0, row = row_bytes(task);
+    uint64_t first, end, base = row_at(task, task->offset);
+    own_part(task, &first, &end);
+    for (uint64_t i = first; i < end; i++) {
+        if (i == first || brought[i].row != brought[i - 1].row) {
+            index[count++] = (uint32_t)(brought[i].row - base);
+        }
+    }
+    char *place = bps_rows_finish(to, count);
+    for (uint64_t i = first, n; i < end; i += n, place += row) {
+        for (n = 1; i + n < end && brought[i + n].row == brought[i].row; n++) {
+        }
+        if (n == 1 && scale == 1.0) {
+            memcpy(place, (const char *)r->in + brought[i].at * row, row);
+        } else {
+            sum_row(task, kernels, scale, &brought[i], n, place);
+        }
+    }
+    return (size_t)(place - to);
+}
+
+static void free_results(struct sparse *sparse)
+{
+    for (uint32_t i = 0; i < sparse->results; i++) {
+        free(sparse->result[i].data);
+    }
+    free(sparse->result);
+}
+
+bps_status bps_sparse_result(const struct bps_task *task, const void *data, size_t bytes)
+{
+    struct sparse *sparse = sparse_request(task)->rows->state;
+    if (sparse->results != task->tensor->tasks) { /* it is the first one, or has begun anew */
+        free_results(sparse);
+        sparse->result = calloc(task->tensor->tasks, sizeof *sparse->result);
+        sparse->results = sparse->result != NULL ? task->tensor->tasks : 0;
+    }
+    char *copy = sparse->result != NULL ? malloc(bytes + 1) : NULL;
+    if (copy == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_assert(task->partition < sparse->results);
+    struct result *result = &sparse->result[task->partition];
+    memcpy(copy, data, bytes);
+    free(result->data);
+    result->data = copy;
+    result->first = row_at(task, task->offset);
+    return bps_rows_read(copy, bytes, task->bytes, row_bytes(task), &result->list) ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
+/* ---- the end ---- */
+
+/* All results in one piece. */
+static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
+{
+    size_t row = sparse->row;
+    for (uint32_t i = 0; i < sparse->results; i++) {
+        rows->out_count += sparse->result[i].data != NULL ? sparse->result[i].list.count : 0;
+    }
+    rows->out_index = malloc(rows->out_count * sizeof *rows->out_index + 1);
+    rows->out = malloc(rows->out_count * row + 1);
+    if (rows->out_index == NULL || rows->out == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    int64_t *index = rows->out_index;
+    char *out = rows->out;
+    for (uint32_t i = 0; i < sparse->results; i++) {
+        const struct result *result = &sparse->result[i];
+        for (uint32_t k = 0; result->data != NULL && k < result->list.count; k++) {
+            *index++ = (int64_t)(result->first + result->list.index[k]);
+        }
+        if (result->data != NULL) {
+            memcpy(out, result->list.data, result->list.count * row);
+            out += result->list.count * row;
+        }
+    }
+    return BPS_OK;
+}
+
+bps_status bps_sparse_end(const struct bps_operation *operation)
+{
+    struct bps_rows *rows = operation->request.rows;
+    struct sparse *sparse = rows->state;
+    bps_status status = operation->status == BPS_OK ? collect(rows, sparse) : BPS_OK;
+    if (status != BPS_OK) {
+        bps_rows_free(rows);
+    }
+    free_results(sparse);
+    free(sparse->brought);
+    free(sparse);
+    rows->state = NULL;
+    return status;
+}
+
+void bps_rows_free(struct bps_rows *rows)
+{
+    free(rows->out_index);
+    free(rows->out);
+    rows->out_count = 0;
+    rows->out_index = NULL;
+    rows->out = NULL;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - rows that a push_pull brings, and the result, as a Python object. */
+#include "python.h"
+
+#include <string.h>
+
+struct rows {
+    PyObject_HEAD struct bps_rows rows;
+    PyObject *keep; /* keeps the memory of the indices; owned */
+    uint64_t bytes; /* of a row */
+};
+
+static PyTypeObject *rows_type;
+
+struct bps_rows *python_rows_of(PyObject *object)
+{
+    return &((struct rows *)object)->rows;
+}
+
+PyObject *python_rows_new(PyObject *indices, uint64_t bytes)
+{
+    struct python_view view = {.data = NULL};
+    struct rows *self;
+
+    if (python_view_get(indices, "the indices", &view) != 0) {
+        Py_XDECREF(view.keep);
+        return NULL;
+    }
+    if (view.dtype != BPS_INT64 || view.ndim != 1 || view.device.type != BPS_DEVICE_HOST) {
+        PyErr_SetString(PyExc_TypeError, "the indices must be int64, of one dimension, in the memory of the host");
+        Py_XDECREF(view.keep);
+        return NULL;
+    }
+    self = PyObject_New(struct rows, rows_type);
+    if (self == NULL) {
+        Py_XDECREF(view.keep);
+        return NULL;
+    }
+    self->rows = (struct bps_rows){.count = view.count, .index = view.data};
+    self->keep = view.keep;
+    self->bytes = bytes;
+    return (PyObject *)self;
+}
+
+static void rows_dealloc(PyObject *object)
+{
+    struct rows *self = (struct rows *)object;
+    PyTypeObject *type = Py_TYPE(object);
+
+    bps_rows_free(&self->rows);
+    Py_XDECREF(self->keep);
+    PyObject_Free(object);
+    Py_DECREF((PyObject *)type);
+}
+
+/* As bytearrays, which frameworks take as memory that may be written. The library's is freed. */
+static PyObject *rows_take(PyObject *object, PyObject *none)
+{
+    struct rows *self = (struct rows *)object;
+    const struct bps_rows *rows = &self->rows;
+    PyObject *index, *values, *result = NULL;
+
+    (void)none;
+    index = PyByteArray_FromStringAndSize((const char *)rows->out_index,
+                                          (Py_ssize_t)(rows->out_count * sizeof(*rows->out_index)));
+    values = PyByteArray_FromStringAndSize(rows->out, (Py_ssize_t)(rows->out_count * self->bytes));
+    if (index != NULL && values != NULL)
+        result = PyTuple_Pack(2, index, values);
+    Py_XDECREF(index);
+    Py_XDECREF(values);
+    bps_rows_free(&self->rows);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"take", rows_take, METH_NOARGS,
+     "take() -> (indices, values)\n\nThe result, once, as bytearrays of int64 and of the elements."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "Rows that a push_pull brings, and then those of its result."},
+    {Py_tp_dealloc, rows_dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "_bps.Rows",
+    .basicsize = sizeof(struct rows),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int python_rows_setup(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&spec);
+
+    if (type == NULL)
+        return -1;
+    rows_type = (PyTypeObject *)type;
+    Py_INCREF(type); /* one for the module, one for rows_type */
+    if (PyModule_AddObject(module, "Rows", type) != 0) {
+        Py_DECREF(type);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull of rows in whole jobs. Each worker checks for itself."""
+
+import unittest
+
+import scripted
+
+scripted.require("numpy")
+
+SMALL = ["--set", "worker.partition=64 KiB", "--set", "worker.slice=16 KiB"]
+
+
+class Rows(scripted.TestCase):
+    def test_alone(self):
+        self.run_script("sparse_rows.py", workers=1, servers=0)
+
+    def test_three_workers_and_two_servers(self):
+        self.run_script("sparse_rows.py", workers=3, servers=2, options=SMALL)
+
+    def test_server_in_a_worker(self):
+        self.run_script("sparse_rows.py", workers=2, servers=0)
+
+    def test_over_the_network_with_checksums(self):
+        options = ["--set", "worker.hierarchy=off", "--set", "server.local=false", "--set", "cluster.checksum=blake2s"]
+        self.run_script("sparse_rows.py", workers=2, servers=1, options=[*SMALL, *options])
+
+
+if __name__ == "__main__":
+    unittest.main()
