@@ -25,11 +25,6 @@ bps_status bps_async_check(struct bps_operation *operation, bool other, struct b
                         "it change",
                         known, own);
     }
-    if (tensor->worker->shards == NULL && !bps_worker_alone(tensor->worker)) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED,
-                        "a tensor in mode async needs worker.async = true "
-                        "(BYTEPS_ENABLE_ASYNC=1) where all workers are on one host");
-    }
     if (bps_sums(&operation->roles) && operation->op != BPS_SUM && operation->op != BPS_AVERAGE) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes sums and averages, nothing else");
     }

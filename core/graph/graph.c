@@ -381,11 +381,6 @@ bool bps_graph_keeps(const struct bps_graph *graph, const struct bps_tensor_info
     return node->keeps && bps_condition_holds(&node->condition, tensor);
 }
 
-bool bps_graph_may_keep(const struct bps_graph *graph)
-{
-    return graph->node[graph->push_pull].keeps;
-}
-
 bool bps_graph_has_plugins(const struct bps_graph *graph)
 {
     for (uint32_t i = 0; i < graph->nodes; i++) {

@@ -74,9 +74,8 @@ bool bps_graph_needs_threads(const struct bps_graph *graph);
 /* What the stages compress say about a tensor, whatever its operation: the first one counts. NULL: it is not coded. */
 struct bps_coding *bps_graph_coding(const struct bps_graph *graph, const struct bps_tensor_info *tensor);
 
-/* Whether the configuration says that servers keep a value of the tensor: mode async; and of any at all. */
+/* Whether the configuration says that servers keep a value of the tensor: mode async. */
 bool bps_graph_keeps(const struct bps_graph *graph, const struct bps_tensor_info *tensor);
-bool bps_graph_may_keep(const struct bps_graph *graph);
 
 /* The stages that one tensor passes, in order, and their state for it. */
 struct bps_path {

@@ -23,13 +23,6 @@ static bool value_start(struct bps_task *task)
     return bps_push_start(task);
 }
 
-/* Where all workers are on one host, there may be no shards. */
-static bool value_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                         const char *text, bool answer)
-{
-    return tensor->worker->shards != NULL && bps_remote_refuse(tensor, partition, bytes, status, text, answer);
-}
-
 const struct bps_step_ops bps_push_value = {
     .name = "add",
     .takes = "tensors in mode async",
@@ -39,5 +32,5 @@ const struct bps_step_ops bps_push_value = {
     .probe = value_takes,
     .start = value_start,
     .cancel = bps_push_cancel,
-    .refuse = value_refuse,
+    .refuse = bps_remote_refuse,
 };

@@ -24,7 +24,7 @@ class Values(scripted.TestCase):
                 self.run_script("async_values.py", name, workers=3, servers=2, options=options)
 
     def test_server_in_a_worker(self):
-        self.run_script("async_values.py", workers=2, servers=0, env={"BYTEPS_ENABLE_ASYNC": "1"})
+        self.run_script("async_values.py", workers=2, servers=0)
 
     def test_over_the_network_with_checksums(self):
         options = ["--set", "worker.hierarchy=off", "--set", "server.local=false", "--set", "cluster.checksum=blake2s"]
