@@ -17,6 +17,7 @@ ELSEWHERE = {
     "bench-faults": "test_faults.py",
     "bench-record": "test_instructions.py",
     "bench-slow-links": "test_slow_links.py",
+    "bench-stragglers": "test_stragglers.py",
     "bench-verbs": "tests/verbs, in the virtual machine",
 }
 HERE = {
