@@ -17,6 +17,7 @@
 #include "node/member.h"
 #include "node/pinning.h"
 #include "server/server.h"
+#include "sum/pool.h"
 #include "wire/frame.h"
 
 struct bps_local;
@@ -90,6 +91,7 @@ struct bps_worker {
     const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
+    struct bps_pool blocks;                          /* memory of rows on their way */
     struct bps_member *member;
     struct bps_server *server;                   /* hosted here, or NULL */
     struct bps_view *view;                       /* NULL: not joined yet, or alone */

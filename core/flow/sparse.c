@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <byteps/reducer.h>
 
@@ -13,6 +14,7 @@
 
 #define DIGIT    11u /* bits that rows are sorted by at once */
 #define TOGETHER 64u /* rows that are summed at once */
+#define HUGE     ((size_t)2 << 20)
 
 /* A row that the caller brings: which one of the table, and where it stands among those brought. */
 struct brought {
@@ -24,7 +26,8 @@ struct sparse {
     struct brought *brought; /* ascending */
     uint64_t count;
     struct result {
-        char *data; /* as it has come; NULL: it has not */
+        void *data;  /* as it has come; NULL: it has not */
+        size_t room; /* of its block; 0: it has none of its own */
         struct bps_row_list list;
         uint64_t first; /* row of the table */
     } *result;
@@ -233,36 +236,59 @@ size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *ke
     return (size_t)(place - to);
 }
 
-static void free_results(struct sparse *sparse)
+static void drop_result(struct bps_worker *worker, struct result *result)
+{
+    if (result->room > 0) {
+        bps_pool_put(&worker->blocks, result->data, result->room);
+    }
+    *result = (struct result){0};
+}
+
+static void free_results(struct bps_worker *worker, struct sparse *sparse)
 {
     for (uint32_t i = 0; i < sparse->results; i++) {
-        free(sparse->result[i].data);
+        drop_result(worker, &sparse->result[i]);
     }
     free(sparse->result);
 }
 
-bps_status bps_sparse_result(const struct bps_task *task, const void *data, size_t bytes)
+bps_status bps_sparse_result(const struct bps_task *task, void *data, size_t bytes, size_t room)
 {
+    struct bps_worker *worker = task->tensor->worker;
     struct sparse *sparse = sparse_request(task)->rows->state;
+    struct bps_row_list list;
+    if (!bps_rows_read(data, bytes, task->bytes, sparse->row, &list)) {
+        return BPS_ERR_PROTOCOL;
+    }
     if (sparse->results != task->tensor->tasks) { /* it is the first one, or has begun anew */
-        free_results(sparse);
+        free_results(worker, sparse);
         sparse->result = calloc(task->tensor->tasks, sizeof *sparse->result);
         sparse->results = sparse->result != NULL ? task->tensor->tasks : 0;
     }
-    char *copy = sparse->result != NULL ? malloc(bytes + 1) : NULL;
-    if (copy == NULL) {
+    if (sparse->result == NULL) {
         return BPS_ERR_NOMEM;
     }
     bps_assert(task->partition < sparse->results);
-    struct result *result = &sparse->result[task->partition];
-    memcpy(copy, data, bytes);
-    free(result->data);
-    result->data = copy;
-    result->first = row_at(task, task->offset);
-    return bps_rows_read(copy, bytes, task->bytes, row_bytes(task), &result->list) ? BPS_OK : BPS_ERR_PROTOCOL;
+    drop_result(worker, &sparse->result[task->partition]);
+    sparse->result[task->partition] = (struct result){data, room, list, row_at(task, task->offset)};
+    return BPS_OK;
 }
 
 /* ---- the end ---- */
+
+/* For free(). Much of it is asked for as huge pages: small ones would take longer than what is written to them. */
+static void *memory_for(size_t bytes)
+{
+    if (bytes < 2 * HUGE) {
+        return malloc(bytes + 1);
+    }
+    size_t rounded = (bytes + HUGE - 1) / HUGE * HUGE;
+    void *memory = aligned_alloc(HUGE, rounded);
+    if (memory != NULL) {
+        madvise(memory, rounded, MADV_HUGEPAGE); /* only an optimisation */
+    }
+    return memory;
+}
 
 /* All results in one piece. */
 static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
@@ -271,8 +297,8 @@ static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
     for (uint32_t i = 0; i < sparse->results; i++) {
         rows->out_count += sparse->result[i].data != NULL ? sparse->result[i].list.count : 0;
     }
-    rows->out_index = malloc(rows->out_count * sizeof *rows->out_index + 1);
-    rows->out = malloc(rows->out_count * row + 1);
+    rows->out_index = memory_for(rows->out_count * sizeof *rows->out_index);
+    rows->out = memory_for(rows->out_count * row);
     if (rows->out_index == NULL || rows->out == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -293,13 +319,14 @@ static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
 
 bps_status bps_sparse_end(const struct bps_operation *operation)
 {
+    struct bps_worker *worker = bps_container(operation, const struct bps_tensor_entry, operation)->worker;
     struct bps_rows *rows = operation->request.rows;
     struct sparse *sparse = rows->state;
     bps_status status = operation->status == BPS_OK ? collect(rows, sparse) : BPS_OK;
     if (status != BPS_OK) {
         bps_rows_free(rows);
     }
-    free_results(sparse);
+    free_results(worker, sparse);
     free(sparse->brought);
     free(sparse);
     rows->state = NULL;

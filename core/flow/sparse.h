@@ -27,7 +27,11 @@ uint64_t bps_sparse_bytes(const struct bps_operation *operation);
 size_t bps_sparse_packed(const struct bps_task *task);
 /* [core] Puts them there, those given twice summed, times a scale; returns how many bytes there are. */
 size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *kernels, double scale, char *to);
-/* [core] The result of a task; it is copied. BPS_ERR_NOMEM; BPS_ERR_PROTOCOL: these are no rows. */
-bps_status bps_sparse_result(const struct bps_task *task, const void *data, size_t bytes);
+/*
+ * [core] The result of a task, which stays as it is until the operation ends. It lies in a block of worker->blocks with
+ * room for so many bytes, which is given back then; room 0: it is somebody else's. BPS_ERR_NOMEM; BPS_ERR_PROTOCOL:
+ * these are no rows. Then the block is the caller's.
+ */
+bps_status bps_sparse_result(const struct bps_task *task, void *data, size_t bytes, size_t room);
 
 #endif

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sparse_alone.c - rows in a job of one worker: those given twice are summed, and scales. */
-#include <stdlib.h>
-
 #include <byteps/reducer.h>
 
 #include "base/report.h"
@@ -17,18 +15,22 @@ static bool sparse_alone_takes(const struct bps_tensor_entry *tensor, uint32_t p
 
 static bps_status make_result(const struct bps_task *task, struct bps_report *report)
 {
+    struct bps_worker *worker = task->tensor->worker;
     const struct bps_push_pull *r = &task->tensor->operation.request;
     const struct bps_instance *by;
     struct bps_kernels kernels;
-    bps_status status = bps_reducer_kernels(task->tensor->worker->reducer, BPS_SUM, r->dtype, &kernels, &by, report);
-    char *packed = status == BPS_OK ? malloc(bps_sparse_packed(task)) : NULL;
+    bps_status status = bps_reducer_kernels(worker->reducer, BPS_SUM, r->dtype, &kernels, &by, report);
+    size_t room = bps_sparse_packed(task);
+    char *packed = status == BPS_OK ? bps_pool_get(&worker->blocks, room) : NULL;
     if (packed == NULL) {
         return status != BPS_OK ? status : BPS_ERR_NOMEM;
     }
     BPS_CALLING(by, "reduce", task->tensor->named.name);
     size_t bytes = bps_sparse_pack(task, &kernels, r->prescale * r->postscale, packed);
-    status = bps_sparse_result(task, packed, bytes);
-    free(packed);
+    status = bps_sparse_result(task, packed, bytes, room);
+    if (status != BPS_OK) {
+        bps_pool_put(&worker->blocks, packed, room);
+    }
     return status;
 }
 

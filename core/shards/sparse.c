@@ -3,7 +3,6 @@
  * sparse.c - tensors of which some rows are sent: a partition is one slice, which carries the rows that begin in it,
  * and its result those that any worker has brought.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <byteps/reducer.h>
@@ -16,7 +15,7 @@
 /* What the step keeps of a task. */
 struct rows_push {
     struct bps_push push; /* first: all that the shards know of it */
-    char *sent, *result;  /* owned; the result is the store's where it is kept */
+    char *sent, *result;  /* in blocks of the worker's; the result is the store's where it is kept */
     uint32_t room, sent_bytes, result_bytes;
 };
 
@@ -51,7 +50,7 @@ static bps_status pack(const struct bps_task *task, struct bps_report *report)
     if (status != BPS_OK) {
         return status;
     }
-    own->sent = malloc(own->room);
+    own->sent = bps_pool_get(&worker->blocks, own->room);
     if (own->sent == NULL) {
         return bps_fail(report, BPS_ERR_NOMEM, "out of memory for rows of tensor %s", tensor->named.name);
     }
@@ -89,7 +88,7 @@ static bps_status sparse_expect(struct bps_task *task, uint32_t index, uint32_t 
     own->result_bytes = bytes;
     own->result = own->push.kept != NULL
                       ? bps_kept_place(&own->push.remote->worker->shards->kept, own->push.kept, index, bytes)
-                      : malloc(bytes);
+                      : bps_pool_get(&task->tensor->worker->blocks, bytes);
     return own->result != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
@@ -101,9 +100,13 @@ static char *sparse_place(struct bps_task *task, uint32_t index)
 
 static bps_status sparse_settle(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
-    const struct rows_push *own = rows_push_of(task);
+    struct rows_push *own = rows_push_of(task);
+    uint32_t room = own->push.kept == NULL ? own->result_bytes : 0;
     (void)index;
-    bps_status status = bps_sparse_result(task, own->result, own->result_bytes);
+    bps_status status = bps_sparse_result(task, own->result, own->result_bytes, room);
+    if (status == BPS_OK) {
+        own->result = NULL;
+    }
     return status == BPS_ERR_PROTOCOL
                ? bps_fail(report, status, "a server has sent what are no rows of tensor %s", task->tensor->named.name)
                : status;
@@ -121,9 +124,12 @@ static const struct bps_payload_ops payload_rows = {
 static void sparse_finish(struct bps_task *task)
 {
     struct rows_push *own = rows_push_of(task);
-    free(own->sent);
-    if (own->push.kept == NULL) {
-        free(own->result);
+    struct bps_pool *blocks = &task->tensor->worker->blocks;
+    if (own->sent != NULL) {
+        bps_pool_put(blocks, own->sent, own->room);
+    }
+    if (own->result != NULL && own->push.kept == NULL) {
+        bps_pool_put(blocks, own->result, own->result_bytes);
     }
     own->sent = own->result = NULL;
 }

@@ -472,6 +472,7 @@ void bps_worker_free(struct bps_worker *worker)
     free(worker->failure_text);
     bps_pin_fini(&worker->pin);
     bps_pinning_fini(&worker->pinning);
+    bps_pool_fini(&worker->blocks);
     free(worker);
 }
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from byteps._basics import Handle, choose_op, full_name, start
-from byteps._native import bps as _bps
+from byteps._basics import Handle, choose_op, full_name
+from byteps._sparse import result_buffers, start_rows
 
 if TYPE_CHECKING:
     from typing import Any
@@ -31,14 +31,14 @@ def push_pull_sparse_async(
     """Start a push_pull of rows and return its Handle at once. Arguments as for push_pull_sparse()."""
     indices = np.ascontiguousarray(indices, np.int64)
     values = np.ascontiguousarray(values)
-    native, result = start(
-        _bps.push_pull_rows, indices, values, rows, full_name(name), choose_op(average, op), priority, prescale_factor,
-        postscale_factor,
+    native, result = start_rows(
+        indices, values, rows, full_name(name), choose_op(average, op), priority, prescale_factor, postscale_factor
     )
 
     def finish(output):
         del output
-        index, data = result.take()
+        row = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+        index, data = result_buffers(result, row)
         return np.frombuffer(index, np.int64), np.frombuffer(data, values.dtype).reshape(-1, *values.shape[1:])
 
     return Handle(native, (indices, values), finish)

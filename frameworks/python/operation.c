@@ -215,7 +215,7 @@ static int operation_rows(struct operation *operation, PyObject *indices, PyObje
         PyErr_SetString(PyExc_ValueError, "the values must have a dimension of rows, and rows be above 0");
         return -1;
     }
-    brought = python_rows_new(indices, row * bps_dtype_size(view->dtype));
+    brought = python_rows_new(indices);
     if (brought == NULL)
         return -1;
     operation->kept.objects[1] = brought;

@@ -71,8 +71,8 @@ int python_view_get(PyObject *tensor, const char *role, struct python_view *out)
 
 /* Makes the type Rows and adds it to the module. Returns 0, or -1 with an exception. */
 int python_rows_setup(PyObject *module);
-/* Rows of so many bytes; keeps the indices, a tensor of int64, alive. NULL with an exception. */
-PyObject *python_rows_new(PyObject *indices, uint64_t bytes);
+/* Keeps the indices, a tensor of int64, alive. NULL with an exception. */
+PyObject *python_rows_new(PyObject *indices);
 struct bps_rows *python_rows_of(PyObject *object);
 PyObject *python_push_pull_rows(PyObject *module, PyObject *args);
 

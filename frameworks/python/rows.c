@@ -2,12 +2,9 @@
 /* rows.c - rows that a push_pull brings, and the result, as a Python object. */
 #include "python.h"
 
-#include <string.h>
-
 struct rows {
     PyObject_HEAD struct bps_rows rows;
     PyObject *keep; /* keeps the memory of the indices; owned */
-    uint64_t bytes; /* of a row */
 };
 
 static PyTypeObject *rows_type;
@@ -17,7 +14,7 @@ struct bps_rows *python_rows_of(PyObject *object)
     return &((struct rows *)object)->rows;
 }
 
-PyObject *python_rows_new(PyObject *indices, uint64_t bytes)
+PyObject *python_rows_new(PyObject *indices)
 {
     struct python_view view = {.data = NULL};
     struct rows *self;
@@ -38,7 +35,6 @@ PyObject *python_rows_new(PyObject *indices, uint64_t bytes)
     }
     self->rows = (struct bps_rows){.count = view.count, .index = view.data};
     self->keep = view.keep;
-    self->bytes = bytes;
     return (PyObject *)self;
 }
 
@@ -53,28 +49,19 @@ static void rows_dealloc(PyObject *object)
     Py_DECREF((PyObject *)type);
 }
 
-/* As bytearrays, which frameworks take as memory that may be written. The library's is freed. */
-static PyObject *rows_take(PyObject *object, PyObject *none)
+/* Where the library has put it; the memory lives as long as the object. */
+static PyObject *rows_result(PyObject *object, PyObject *none)
 {
-    struct rows *self = (struct rows *)object;
-    const struct bps_rows *rows = &self->rows;
-    PyObject *index, *values, *result = NULL;
+    const struct bps_rows *rows = python_rows_of(object);
 
     (void)none;
-    index = PyByteArray_FromStringAndSize((const char *)rows->out_index,
-                                          (Py_ssize_t)(rows->out_count * sizeof(*rows->out_index)));
-    values = PyByteArray_FromStringAndSize(rows->out, (Py_ssize_t)(rows->out_count * self->bytes));
-    if (index != NULL && values != NULL)
-        result = PyTuple_Pack(2, index, values);
-    Py_XDECREF(index);
-    Py_XDECREF(values);
-    bps_rows_free(&self->rows);
-    return result;
+    return Py_BuildValue("KKK", (unsigned long long)rows->out_count, (unsigned long long)(uintptr_t)rows->out_index,
+                         (unsigned long long)(uintptr_t)rows->out);
 }
 
 static PyMethodDef methods[] = {
-    {"take", rows_take, METH_NOARGS,
-     "take() -> (indices, values)\n\nThe result, once, as bytearrays of int64 and of the elements."},
+    {"result", rows_result, METH_NOARGS,
+     "result() -> (count, address, address)\n\nHow many rows, and where their indices and elements are."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -46,6 +46,7 @@ from .ops import (
     push_pull_async,
     push_pull_async_inplace,
     push_pull_inplace,
+    sparse_allreduce_async,
 )
 from .optimizer import DistributedOptimizer
 from .power_sgd import PowerSGDState, powerSGD_hook
@@ -95,6 +96,7 @@ __all__ = [
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
+    "sparse_allreduce_async",
     "synchronize",
 ]
 __all__ += _basics.__all__

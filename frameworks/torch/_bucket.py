@@ -13,7 +13,7 @@ import torch
 
 from byteps._basics import Handle
 
-from . import _memory, _shared
+from . import _memory, _rows, _shared
 
 _Tensor, _strided = torch.Tensor, torch.strided
 _FULL = 64 << 10  # bytes that a bucket stays below: tensors from there on are what configurations have coded
@@ -96,6 +96,10 @@ def _in_memory_order(gradient, parameter):
     return wire
 
 
+def _address(gradient):
+    return (gradient._values() if _rows.is_sparse(gradient) else gradient).data_ptr()
+
+
 class Flight:
     """One journey of a bucket.
 
@@ -107,18 +111,19 @@ class Flight:
         gradients: {index: what is sent for it}, once it has departed: the above, or its dense form, or zeros.
         native: the operation, None until it has departed.
         sent, context: the tensor that is sent, and what decompressing it needs.
+        rows: the journey of a sparse gradient, instead of these two; else None.
     """
 
     __slots__ = (
         *("_addresses", "_landed", "_stream", "_streams", "_versions", "_wire"),
-        *("aboard", "bucket", "context", "gradients", "native", "sent"),
+        *("aboard", "bucket", "context", "gradients", "native", "rows", "sent"),
     )
 
     def __init__(self, bucket):
         self.bucket = bucket
         self.aboard = {}
         self.gradients = {}
-        self.native = None
+        self.native = self.rows = self.sent = self.context = None
         self._versions = {}
         self._streams = set()
         self._landed = False
@@ -137,7 +142,10 @@ class Flight:
         return Handle(self.native, self.sent)
 
     def depart(self, dense, compression, start):
-        """Let start() send a tensor that holds dense(index, parameter.grad) of all that are aboard."""
+        """Let start() send a tensor that holds dense(index, parameter.grad) of all that are aboard.
+
+        What it returns for one that travels alone may be sparse: then start() is given that.
+        """
         self.gradients = gradients = {}
         for index, place in self.aboard.items():
             # Parameters of a bucket have one type and device, so the first gradient is looked at for all.
@@ -145,7 +153,11 @@ class Flight:
             gradients[index] = place if usual else dense(index, place)
             if place is None:
                 self._versions[index] = gradients[index]._version
-        self._addresses = {index: gradient.data_ptr() for index, gradient in gradients.items()}
+        self._addresses = {index: _address(gradient) for index, gradient in gradients.items()}
+        if not self.bucket.shared and _rows.is_sparse(gradient := gradients[self.bucket.members[0]]):
+            self.rows = start(gradient)
+            self.native = self.rows.native
+            return
         self._wire = self.bucket.gather(gradients, self._streams)
         self.sent, self.context = compression.compress(self._wire)
         if not _memory.is_plain(self.sent):
@@ -159,12 +171,17 @@ class Flight:
         for i in indexes:
             place, gradient = aboard[i], gradients[i]
             same = (gradient if place is None else place)._version == versions[i] and parameters[i].grad is place
-            if not same or gradient.data_ptr() != addresses[i]:
+            if not same or _address(gradient) != addresses[i]:
                 return i
         return None
 
     def land(self, indexes, decompress):
         """Wait for the result and bring it into the gradients with these indexes; others may come later."""
+        if self.rows is not None:
+            if not self._landed:
+                self.gradients[self.bucket.members[0]] = self.rows.land()
+            self._landed = True
+            return
         if not self._landed:
             self.native.wait()
             _memory.follow(self._stream)

@@ -21,8 +21,8 @@ _MOST_URGENT = 2**31 - 1
 _DIGEST = 4  # numbers of 16 bits
 
 # What a worker says of a parameter: it has no gradients for now; its gradient is not sent, or only if another worker
-# sends it; zeros are sent in its place; a gradient is sent.
-FROZEN, UNSENT, ZEROS, SENT = range(4)
+# sends it; zeros are sent in its place; a gradient is sent, or rows of a sparse one.
+FROZEN, UNSENT, ZEROS, SENT, ROWS = range(5)
 
 
 def digest_of(texts):

@@ -27,9 +27,9 @@ from byteps._coding import model_coding_text
 from byteps._errors import Error
 from byteps._native import bps as _bps
 
-from . import _memory, _owners, _shared
+from . import _memory, _owners, _rows, _shared
 from ._bucket import Flight, plan
-from ._flags import FROZEN, SENT, UNSENT, ZEROS, Flags, digest_of
+from ._flags import FROZEN, ROWS, SENT, UNSENT, ZEROS, Flags, digest_of
 from ._gradient_names import GradientNames
 from .compression import Compression, choose
 
@@ -109,6 +109,7 @@ class Reducer:
         self._results = {}  # index -> a gradient of this step that has been reduced; a weak reference if it is large
         self._added = {}  # index -> what the last backward pass has left of a gradient that is not sent yet
         self._flags = None  # of the round that has been launched
+        self._sparse = set()  # indexes of gradients that some worker had as sparse tensors in the last round
         self._abandoned = []  # handles of a failed round
         self._used = None  # for each parameter whether a worker has used it; None: not known yet
         self._hooks = []
@@ -272,8 +273,12 @@ class Reducer:
     def _dense(self, index, gradient):
         """Return what is sent for a gradient; zeros for None."""
         if gradient is None:
-            return torch.zeros_like(self.parameters[index], requires_grad=False)
-        if self._densify and gradient.is_sparse:
+            none = _rows.none_of if index in self._sparse and not self._buckets[index].shared else torch.zeros_like
+            return none(self.parameters[index].detach())
+        if _rows.is_sparse(gradient):
+            if not self._densify and not self._buckets[index].shared:
+                _rows.check(gradient, f"the gradient of {self._titles[index]!r}")
+                return gradient
             gradient = gradient.to_dense()
         if not _memory.is_usual(gradient):
             _memory.check(gradient, f"the gradient of {self._titles[index]!r}")
@@ -288,8 +293,13 @@ class Reducer:
         self._boarding.pop(bucket).depart(
             self._dense,
             self.compression,
-            lambda memory: _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate),
+            lambda memory: self._start(memory, name, priority, rate),
         )
+
+    def _start(self, memory, name, priority, rate):
+        if isinstance(memory, torch.Tensor) and _rows.is_sparse(memory):
+            return _rows.Journey(memory, name, self._op, priority, self._scales, self.compression)
+        return _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate)
 
     def _is_result(self, index):
         """Return whether a gradient has been reduced in this step."""
@@ -349,7 +359,7 @@ class Reducer:
             _owners.check_torch(list(zip(self._titles, self.parameters)))
             self._launched = True
         flying = self._flying
-        states = [SENT if i in flying else self._state(i, whole) for i in range(len(self.parameters))]
+        states = [self._sent(i) if i in flying else self._state(i, whole) for i in range(len(self.parameters))]
         self._flags = Flags(self._names.flags, self._digest, self.steps, states)
         self._used = None
         self._send(states)
@@ -364,7 +374,12 @@ class Reducer:
             return FROZEN
         if self.parameters[index].grad is None:
             return ZEROS if whole else UNSENT
-        return UNSENT if self._is_result(index) else SENT
+        return UNSENT if self._is_result(index) else self._sent(index)
+
+    def _sent(self, index):
+        """Return the state of a parameter whose gradient is sent, which may be None: zeros are sent."""
+        gradient = self.parameters[index].grad
+        return ROWS if gradient is not None and _rows.is_sparse(gradient) and not self._densify else SENT
 
     def _send(self, states):
         """Send the buckets of what these states say is sent, unless they are on their way."""
@@ -391,7 +406,8 @@ class Reducer:
         """Wait for the flags, and send what others have sent and this worker has not."""
         if self._used is None:
             states = self._flags.wait(self._titles)
-            self._used = [state == SENT for state in states]
+            self._used = [state >= SENT for state in states]
+            self._sparse = {index for index, state in enumerate(states) if state == ROWS}
             self._send(states)
             if self._op == Average:
                 self._expected = frozenset(i for i, used in enumerate(self._used) if used)
@@ -419,6 +435,8 @@ class Reducer:
             del self._flying[index]
             if self._used[index]:
                 gradient = flight.gradients[index]
+                if index in self._sparse and not _rows.is_sparse(gradient):
+                    gradient = gradient.to_sparse(1)
                 if flight.aboard[index] is not gradient:
                     self.parameters[index].grad = gradient
                 self._results[index] = gradient if flight.bucket.shared else weakref.ref(gradient)

@@ -33,11 +33,11 @@ from byteps._basics import (
 )
 from byteps._native import bps as _bps
 
-from . import _memory
+from . import _memory, _rows
 from .compression import Compression, choose
 
 if TYPE_CHECKING:
-    from typing import Iterable, Sequence
+    from typing import Callable, Iterable, Sequence
 
     from byteps._basics import ReduceOp
 
@@ -77,6 +77,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "sparse_allreduce_async",
     "suspend",
     "synchronize",
     "wait_all",
@@ -208,6 +209,21 @@ def _in_place(tensor, reverse):
     return _memory.memory(work), finish
 
 
+def _push_pull_rows(tensor, name, priority, op, scales, compression=Compression.none):
+    if name is None:
+        raise ValueError("a sparse tensor needs a name, the same on all workers")
+    _rows.check(tensor, "the tensor")
+    journey = _rows.Journey(tensor, full_name(name), op, priority, scales, compression)
+    return Handle(journey.native, tensor, lambda _: journey.land())
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor, name: str, op: ReduceOp | None = None
+) -> Callable[[], torch.Tensor]:
+    """Start a push_pull of a sparse tensor; what is returned waits for it and returns the result. As Horovod's."""
+    return push_pull_async(tensor, name=name, op=op).wait
+
+
 def push_pull_async(
     tensor: torch.Tensor,
     average: bool | None = None,
@@ -225,6 +241,8 @@ def push_pull_async(
     """
     del version
     op = choose_op(average, op)
+    if _rows.is_sparse(tensor):
+        return _push_pull_rows(tensor, name, priority, op, (prescale_factor, postscale_factor))
     source, target, result = _into_new(tensor)
     native = start(
         _bps.push_pull, source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
@@ -299,6 +317,9 @@ def push_pull(
         learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost
             under another one is scaled by the ratio of both.
 
+    Of a sparse tensor (COO, its first dimension) only the rows that it has are sent, and the result is one that has the
+    rows of all workers. It needs a name, and autograd does not see it.
+
     Raises:
         TypeError, ValueError: the tensor cannot be sent (type, device, layout).
         BusyError: this name is in flight already.
@@ -314,6 +335,8 @@ def push_pull(
             small, name, op, priority, prescale_factor, postscale_factor, learning_rate
         )
         return compression.decompress(result, context)
+    if _rows.is_sparse(tensor):
+        return _push_pull_rows(tensor, name, priority, op, (prescale_factor, postscale_factor), compression).wait()
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)

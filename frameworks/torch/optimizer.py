@@ -310,8 +310,8 @@ def DistributedOptimizer(
             that are too large for a small type; for Average only.
         num_groups, groups: accepted for compatibility; without effect, as results do not depend on what is
             sent together. A number of groups, or a list of lists of parameters.
-        sparse_as_dense: make sparse gradients dense, and leave dense ones in the parameters. Otherwise they
-            are an error.
+        sparse_as_dense: make sparse gradients dense, and leave dense ones in the parameters. Otherwise only the
+            rows that some worker has are sent, and the gradients stay sparse.
 
     Raises:
         TypeError, ValueError: names are missing or not unique, or an argument makes no sense; or a parameter has

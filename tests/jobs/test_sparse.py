@@ -25,5 +25,15 @@ class Rows(scripted.TestCase):
         self.run_script("sparse_rows.py", workers=2, servers=1, options=[*SMALL, *options])
 
 
+class Torch(scripted.TestCase):
+    framework = "torch"
+
+    def test_alone(self):
+        self.run_script("torch_sparse.py", workers=1, servers=0)
+
+    def test_three_workers(self):
+        self.run_script("torch_sparse.py", workers=3, servers=2, options=SMALL)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -241,7 +241,8 @@ def check_what_cannot_be_sent():
         TypeError, lambda: bps.push_pull(torch.zeros(2, dtype=torch.complex64)), "complex64", "bfloat16"
     )
     checks.raised(ValueError, lambda: bps.push_pull(torch.zeros(2, device="meta")), "meta", ".to_empty()")
-    checks.raised(ValueError, lambda: bps.push_pull(torch.eye(2).to_sparse()), "to_dense")
+    checks.raised(ValueError, lambda: bps.push_pull(torch.eye(2).to_sparse()), "a name")
+    checks.raised(ValueError, lambda: bps.broadcast(torch.eye(2).to_sparse(), 0), "to_dense")
     checks.raised(TypeError, lambda: bps.push_pull([1.0]), "torch.Tensor")
     checks.raised(byteps.Error, lambda: bps.push_pull(torch.ones(2, dtype=torch.bool), postscale_factor=2.0))
     bps.barrier()
