@@ -169,6 +169,7 @@ static void shard_on_want(void *owner, uint32_t rank, struct bps_sum_slice *slic
 {
     const struct bps_shard *shard = owner;
     const struct bps_header header = {.type = BPS_FRAME_WANT,
+                                      .flags = slice->id.kind == BPS_KEY_VALUE ? BPS_FLAG_KEEPS : 0,
                                       .epoch = shard->epoch,
                                       .tensor = slice->id.tensor,
                                       .partition = slice->id.partition,
@@ -244,7 +245,8 @@ static bps_status shard_push(struct bps_sum *sum, struct lane *lane, const struc
 /* A round that is placed by a view in which this shard is gone. What is placed by an earlier one still ends here. */
 static bool comes_late(const struct bps_shard *shard, const struct lane *lane, const struct bps_header *header)
 {
-    bool late = shard->gone_since != 0 && header->view >= shard->gone_since;
+    bool keeps = (header->flags & BPS_FLAG_KEEPS) != 0; /* its view is another one */
+    bool late = shard->gone_since != 0 && header->view >= shard->gone_since && !keeps;
     if (late) {
         bps_error(LOG, "worker %u sent a round of view %u, but this shard sums nothing since view %u", lane->rank,
                   header->view, shard->gone_since);

@@ -2,6 +2,8 @@
 /* sum_frames.c - frames to the words of those who sum, and back. What only a frame can have wrong is checked here. */
 #include "server/sum_frames.h"
 
+#include "sum/value.h"
+
 /* Of a PUSH that is coded. */
 #define CODED_FLAGS (BPS_FLAG_BRINGS | BPS_FLAG_DROPPED)
 
@@ -33,7 +35,9 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                      .late = h->late,
                                      .mark = h->tensor < BPS_ID_UNNAMED ? 0 : h->round,
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
+                                     .view = h->view,
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
+                                     .counts = (h->flags & BPS_FLAG_COUNTS) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
@@ -109,9 +113,34 @@ bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps
     return status == BPS_OK ? bps_sum_poison(sum, rank, &poison) : status;
 }
 
-bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                          const struct bps_reader *bits)
+/* What a worker has of a value; of no tensor: that was all. */
+static bps_status frame_held_value(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                   struct bps_reader *numbers)
 {
+    if (header->tensor == 0) {
+        bps_value_told(sum, rank, header->view);
+        return BPS_OK;
+    }
+    uint32_t broadcasts = bps_get_u32(numbers);
+    size_t bytes = (size_t)(numbers->end - numbers->at);
+    const struct bps_value_held held = {.id = bps_frame_round(header),
+                                        .bytes = header->bytes,
+                                        .size = header->size,
+                                        .grid = header->slice,
+                                        .view = header->view,
+                                        .broadcasts = broadcasts,
+                                        .numbers = numbers->at,
+                                        .slices = (uint32_t)(bytes / sizeof(uint64_t)),
+                                        .dtype = header->dtype};
+    bool fits = !numbers->bad && bytes % sizeof(uint64_t) == 0 && names_round(header);
+    return fits ? bps_value_hold(sum, rank, &held) : BPS_ERR_PROTOCOL;
+}
+
+bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, struct bps_reader *bits)
+{
+    if ((header->flags & BPS_FLAG_KEEPS) != 0) {
+        return frame_held_value(sum, rank, header, bits);
+    }
     size_t bytes = (size_t)(bits->end - bits->at);
     uint32_t slices = header->slice > 0 ? bps_partitions(header->size, header->slice) : 0;
     const struct bps_held held = {.id = bps_frame_round(header),
@@ -128,6 +157,9 @@ bps_status bps_frame_final(struct bps_sum *sum, uint32_t rank, const struct bps_
                            const struct bps_reader *result)
 {
     const struct bps_round_id id = bps_frame_round(header);
+    if (id.kind == BPS_KEY_VALUE) {
+        return bps_value_final(sum, rank, &id, header->offset, result->at, (uint32_t)(result->end - result->at));
+    }
     return bps_sum_final(sum, rank, &id, header->offset, (header->flags & BPS_FLAG_CODES) != 0, result->at,
                          (uint32_t)(result->end - result->at));
 }

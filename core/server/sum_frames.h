@@ -31,8 +31,7 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
                                 const struct bps_coding *coding, struct bps_sum_cursor *cursor);
 bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text);
 /* A HELD, a FINAL. */
-bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                          const struct bps_reader *bits);
+bps_status bps_frame_held(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, struct bps_reader *bits);
 bps_status bps_frame_final(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                            const struct bps_reader *result);
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text);

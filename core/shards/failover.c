@@ -142,6 +142,9 @@ void bps_remote_failed(struct bps_remote *remote, const struct bps_header *faile
     struct bps_header poison = *failed;
     const struct bps_tensor_entry *tensor = bps_tensor_of(worker, failed->tensor);
     bool for_group = tensor != NULL && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    if ((failed->flags & BPS_FLAG_KEEPS) != 0) {
+        return; /* nobody else takes part in it */
+    }
     poison.type = BPS_FRAME_POISON;
     poison.flags = for_group ? BPS_FLAG_GROUP : 0;
     if (remote->has_heirs && bps_kept_fail(&worker->shards->kept, remote->index, &poison, text) != BPS_OK) {
@@ -244,9 +247,11 @@ void bps_remotes_inherit(struct bps_worker *worker)
     if (!any || worker->failure != BPS_OK) {
         return;
     }
+    worker->shards->lost_in = worker->view->book.view;
     inherit_tensors(worker);
     bps_remotes_find_heirs(worker);
     restart_tasks(worker);
+    bps_value_copies_inherit(worker);
     HASH_ITER(hh, worker->shards->kept.of, kept, next) {
         if (worker->view->book.shard[kept->shard].lost) {
             announce(worker, kept);

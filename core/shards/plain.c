@@ -3,8 +3,8 @@
 #include "shards/shards.h"
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
-static bps_status plain_make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
-                             struct bps_report *report)
+bps_status bps_plain_make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                          struct bps_report *report)
 {
     (void)report;
     if (task->for_group) {
@@ -25,7 +25,7 @@ static char *plain_place(struct bps_task *task, uint32_t index)
 }
 
 static const struct bps_payload_ops payload_plain = {
-    .bytes = bps_push_bytes, .make = plain_make, .expect = plain_expect, .place = plain_place};
+    .bytes = bps_push_bytes, .make = bps_plain_make, .expect = plain_expect, .place = plain_place};
 
 /* ---- with a result that is kept: it comes there first ---- */
 
@@ -57,7 +57,7 @@ static bps_status kept_settle(struct bps_task *task, uint32_t index, struct bps_
 }
 
 static const struct bps_payload_ops payload_kept = {
-    .bytes = bps_push_bytes, .make = plain_make, .expect = kept_expect, .place = kept_place, .settle = kept_settle};
+    .bytes = bps_push_bytes, .make = bps_plain_make, .expect = kept_expect, .place = kept_place, .settle = kept_settle};
 
 void bps_push_init_plain(struct bps_task *task, void *memory)
 {

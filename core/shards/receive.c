@@ -100,9 +100,10 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_roles *roles = &task->tensor->operation.roles;
-    bool alone = !bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from); /* has the result */
+    bool root = !bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from);
+    bool alone = root && push->copy == NULL; /* it has the result */
     uint32_t index = header->offset / push->slice;
-    bool answers = bps_sums(roles) || alone ? index < push->sent : push->sent > 0;
+    bool answers = bps_sums(roles) || root ? index < push->sent : push->sent > 0;
     if (!answers || push->got[index] || (alone && header->length > 0)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -146,7 +147,8 @@ bps_status bps_receive_message(void *owner, struct bps_link *link, const struct 
         return worker->shards->feedback(worker, header, payload);
     }
     if (header->type == BPS_FRAME_WANT && header->epoch == worker->job.epoch) {
-        return bps_remote_wanted(lane->remote, header);
+        bool keeps = (header->flags & BPS_FLAG_KEEPS) != 0;
+        return keeps ? bps_value_copy_wanted(lane->remote, header) : bps_remote_wanted(lane->remote, header);
     }
     if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;

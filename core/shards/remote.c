@@ -96,8 +96,12 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
 
 static void welcome(void *owner, struct bps_link *link)
 {
-    struct bps_remote *remote = ((struct bps_remote_lane *)owner)->remote;
+    const struct bps_remote_lane *lane = owner;
+    struct bps_remote *remote = lane->remote;
     (void)link;
+    if (lane->number == 0) {
+        bps_value_copies_told(remote);
+    }
     remote->reached = true;
     remote->opened++;
     remote->worker->life->link_opened(remote->worker);
@@ -260,6 +264,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     }
     worker->shards->remotes = worker->view->book.shards;
     bps_kept_init(&worker->shards->kept, worker->net);
+    worker->shards->copies.pool = &worker->shards->kept.pool;
     if (bps_window_init(&worker->shards->window, &worker->view->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
@@ -369,6 +374,7 @@ void bps_remotes_drop(struct bps_worker *worker)
 void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
+        bps_value_copies_fini(&worker->shards->copies);
         bps_kept_fini(&worker->shards->kept);
         free(worker->shards->remote);
         free(worker->shards);

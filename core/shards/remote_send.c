@@ -207,11 +207,10 @@ bool bps_push_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
-    if (bps_push_of(task)->kept == NULL) {
-        remote->unkept = task->tensor->named.form.keeps ? "kept values of tensors in mode async"
-                         : task->tensor->worker->conf->server.backups > 0
-                             ? "ended rounds of which late workers have not heard (server.quorum)"
-                             : "summed tensors directly in the memory of devices, of which no result is kept";
+    if (bps_push_of(task)->kept == NULL && bps_push_of(task)->copy == NULL) {
+        bool late = worker->conf->server.backups > 0 && !task->tensor->named.form.keeps;
+        remote->unkept = late ? "ended rounds of which late workers have not heard (server.quorum)"
+                              : "summed tensors directly in the memory of devices, of which no result is kept";
     }
     if (bps_push_of(task)->payload->begin != NULL) {
         bps_push_of(task)->payload->begin(task, remote);
@@ -281,6 +280,9 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     header.flags |= push->flags | (task->for_group ? BPS_FLAG_GROUP : 0);
     if (task->tensor->named.unnamed) { /* the first call of its kind that has not ended here */
         header.round = task->tensor->worker->over[bps_unnamed_kind(header.tensor)].next & BPS_ID_NUMBER;
+    }
+    if (task->tensor->named.form.keeps) {
+        header.view = task->tensor->worker->shards->lost_in;
     }
     header.last = task->for_group ? task->last : 0;
     header.late = task->for_group ? task->late : 0;
@@ -522,7 +524,9 @@ void bps_push_restart(struct bps_task *task)
     if (is_request(task)) { /* one for all of it */
         memset(push->got, false, push->slices * sizeof *push->got);
         push->answered = 0;
-        bps_kept_again(push->kept);
+        if (push->kept != NULL) {
+            bps_kept_again(push->kept);
+        }
     }
     if (!withdrawn && skip_answered(task)) {
         bps_push_start(task);

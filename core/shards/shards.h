@@ -8,6 +8,7 @@
 #include "flow/thread_pool.h"
 #include "node/delivered.h"
 #include "node/transport.h"
+#include "shards/copies.h"
 #include "shards/credit.h"
 #include "shards/kept.h"
 #include "shards/window.h"
@@ -56,6 +57,8 @@ struct bps_shards {
     struct bps_window window;   /* over the remotes */
     struct bps_timer *patience; /* while one of them is starved */
     struct bps_kept_store kept;
+    struct bps_value_copies copies;
+    uint32_t lost_in; /* the newest view in which a server was lost; 0: none was */
     /* Takes what a shard has answered to a FEEDBACK: of whoever asks for it, who puts this here. */
     bps_status (*feedback)(struct bps_worker *worker, const struct bps_header *header,
                            const struct bps_reader *payload);
@@ -93,10 +96,11 @@ struct bps_payload_ops {
 struct bps_push {
     const struct bps_payload_ops *payload;
     struct bps_remote *remote;
-    struct bps_kept *kept;  /* its result is; NULL: its shard is not lost without the job */
-    uint32_t slices, slice; /* how many; bytes of the partition in each but the last */
-    uint32_t wire;          /* bytes that one has on the network, about: for the credit */
-    uint8_t flags, answer;  /* of the frames of its slices, beside others; of the newest frame of the result */
+    struct bps_kept *kept;       /* its result is; */
+    struct bps_value_copy *copy; /* or its answers are. NULL, both: its shard is not lost without the job */
+    uint32_t slices, slice;      /* how many; bytes of the partition in each but the last */
+    uint32_t wire;               /* bytes that one has on the network, about: for the credit */
+    uint8_t flags, answer;       /* of the frames of its slices, beside others; of the newest frame of the result */
     void (*finish)(struct bps_task *task); /* it is over, whatever has come of it; optional */
     bool spoilt;                           /* what has come makes no sense: the job is about to fail */
     uint32_t sent;                         /* slices handed to the transport */
@@ -160,10 +164,23 @@ void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poiso
 
 /* ---- plain.c ---- */
 extern const struct bps_step_ops bps_push_plain; /* takes all */
-extern const struct bps_step_ops bps_push_value; /* takes those in mode async */
 extern const struct bps_step_ops bps_push_rows;  /* takes those of which some rows are sent: sparse.c */
+/* [core] A slice as it is. */
+bps_status bps_plain_make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                          struct bps_report *report);
 /* [core] Before bps_push_start(): the slices of the task carry its bytes as they are. The memory is what they need. */
 void bps_push_init_plain(struct bps_task *task, void *memory);
+
+/* ---- value.c ---- */
+extern const struct bps_step_ops bps_push_value; /* takes those in mode async */
+
+/* ---- value_lost.c ---- */
+/* [core] Shards are lost in this view: tells their heirs what this worker has of values, and all that this was all. */
+void bps_value_copies_inherit(struct bps_worker *worker);
+/* [core] The latter to one, if there was a loss. */
+void bps_value_copies_told(struct bps_remote *remote);
+/* [core] A WANT of a value. BPS_ERR_PROTOCOL: this worker has told nobody that it has it. */
+bps_status bps_value_copy_wanted(struct bps_remote *remote, const struct bps_header *want);
 
 /* ---- remote_send.c ---- */
 /* Bytes of the partition that a slice stands for. */

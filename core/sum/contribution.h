@@ -50,11 +50,14 @@ struct bps_contribution {
     uint16_t last;   /* of one for a group: the rank that came last to its sum; */
     uint16_t late;   /* and how late, a bucket + 1; 0: that is not told */
     uint32_t mark;   /* of one without a name: the first call of its kind that has not ended for its sender */
-    bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
-    bool brings;     /* a coded one: what coding this slice has lost here is in it */
-    bool dropped;    /* a coded one: its sender's last round of the partition did not count */
-    bool codes;      /* the next round of the partition is to be coded, which results tell */
-    bool empty;      /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
+    uint32_t
+        view; /* to a value: its sender knows of a server that was lost in this view, but of none later; 0: of none */
+    bool for_group; /* it stands for all ranks of its sender's group, whose sum it is */
+    bool brings;    /* a coded one: what coding this slice has lost here is in it */
+    bool dropped;   /* a coded one: its sender's last round of the partition did not count */
+    bool codes;     /* the next round of the partition is to be coded, which results tell */
+    bool counts;    /* to a value: the answer is to have a tail (value.h) */
+    bool empty;     /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
 };
 
 /* A worker has slices of the result of a round, from a shard that is lost. */

@@ -99,6 +99,7 @@ struct bps_sum {
     bool uncollected;                /* a round was to be collected meanwhile */
     uint64_t *held;                  /* by rank: bytes of the rounds that it has opened */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
+    uint32_t *told;                  /* by rank: the view up to which it has told what it has of values: value_heir.c */
     char here[32];                   /* whose process this is, for messages */
 
     /* See late.c. */

@@ -19,9 +19,10 @@ static bps_status init(struct bps_sum *sum)
     sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
     sum->source = calloc(sum->all.n, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
     sum->held = calloc(config->workers, sizeof *sum->held);
+    sum->told = calloc(config->workers, sizeof *sum->told);
     bps_lateness_init(&sum->recent, config->workers);
     bps_lateness_init(&sum->late, config->workers);
-    if (sum->left_bits == NULL || sum->source == NULL || sum->held == NULL) {
+    if (sum->left_bits == NULL || sum->source == NULL || sum->held == NULL || sum->told == NULL) {
         return BPS_ERR_NOMEM;
     }
     sum->weight = (double *)(sum->source + sum->all.n);
@@ -66,6 +67,7 @@ void bps_sum_free(struct bps_sum *sum)
     bps_lateness_fini(&sum->recent);
     bps_lateness_fini(&sum->late);
     free(sum->held);
+    free(sum->told);
     free(sum->left_bits);
     free(sum->source); /* weight and origin follow it */
     free(sum->scratch);

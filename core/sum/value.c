@@ -5,8 +5,6 @@
  * A slice of the value lies in a block that answers under way share. As long as any is, the next push makes another
  * block, of both; else it is added in place. So an answer is never copied, and never changes while it is sent.
  */
-#include "sum/value.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,56 +12,34 @@
 #include "base/clock.h"
 #include "base/report.h"
 #include "plugin/use.h"
-#include "sum/round.h"
-
-/* A slice of the value, as it is or was. */
-struct version {
-    uint32_t uses; /* the key's, if it is the newest, and those of answers */
-    uint32_t bytes;
-    char unused[56]; /* blocks of the pool are aligned to a cache line, and so is what follows */
-    char data[];
-};
-
-struct value {
-    struct bps_key key; /* the first member */
-    struct bps_spec spec;
-    struct bps_kernels kernels;
-    const struct bps_instance *reducer;
-    uint32_t size, grid, slices; /* bytes of the partition, and of its slices but the last; 0, 0, 0: nobody has come */
-    struct value_slice {
-        struct version *now;
-        uint32_t set; /* the number of the broadcast that it is from; 0: it has no value */
-    } *slice;
-    uint32_t *added; /* by slice, then by rank: how many pushes are in it */
-    struct value_worker {
-        uint32_t next;       /* the round that it may begin */
-        uint32_t broadcasts; /* that it has begun */
-    } *worker;
-};
+#include "sum/value_key.h"
 
 /* A round of a worker: what it pushes, and what it gets for that. */
 struct answer {
     struct bps_round_base base; /* the first member */
     uint32_t rank, root;        /* root: of a broadcast; else nobody */
-    uint32_t broadcast;         /* the number of it; 0: it is none */
+    uint32_t broadcast;         /* the number of it here; 0: it is none */
     struct bps_spec spec;
     double scale;
     size_t memory;
     uint32_t begun, unanswered; /* slices */
+    bool counts;                /* the answers are to have tails */
+    bool resumed;               /* another shard may have answered some of it, which do not come here */
     struct answer_slice {
         struct bps_sum_slice slice; /* the first member */
         struct answer *answer;
-        struct version *version; /* that it is answered with; NULL: it is not yet */
-        uint32_t number;         /* that it is among the worker's pushes to the slice; 0: it is not there yet */
+        struct bps_value_version *version; /* that it is answered with; NULL: it is not yet */
+        uint32_t number; /* that it is among the worker's pushes to the slice; 0: it is not there yet */
+        void *early;     /* what was pushed, while the slice is not known; NULL: nothing */
         bool begun, over;
     } of[];
 };
 
-#define NOBODY UINT32_MAX
+#define NOBODY BPS_VALUE_NOBODY
 
-static struct value *value_of(const struct bps_round_base *base)
+static struct bps_value *value_of(const struct bps_round_base *base)
 {
-    return (struct value *)base->key;
+    return (struct bps_value *)base->key;
 }
 
 static struct answer *answer_of(const struct bps_round_base *base)
@@ -73,58 +49,71 @@ static struct answer *answer_of(const struct bps_round_base *base)
 
 /* ---- versions ---- */
 
-static struct version *version_new(struct value *v, uint32_t bytes)
+/* The newest version is this one, with a round of this worker in it. */
+static void value_turn(struct bps_value *v, uint32_t index, struct bps_value_version *to, const struct answer *a)
 {
-    struct version *version = bps_pool_get(&v->key.sum->pool, sizeof *version + bytes);
-    if (version != NULL) {
-        version->uses = 1;
-        version->bytes = bytes;
+    struct bps_value_slice *slice = &v->slice[index];
+    if (to != slice->now) {
+        bps_value_put(v, slice->now);
+        slice->now = to;
     }
-    return version;
+    to->sealed = false;
+    slice->number++;
+    bps_value_counts(v, index)[a->rank].next = a->base.id.round + 1;
 }
 
-static void version_put(struct value *v, struct version *version)
+/* The number of a broadcast among all of its worker, of which others may have ended at a shard that is lost. */
+static uint32_t broadcast_of(const struct answer *a)
 {
-    if (version != NULL && --version->uses == 0) {
-        bps_pool_put(&v->key.sum->pool, version, sizeof *version + version->bytes);
-    }
+    return a->broadcast + value_of(&a->base)->worker[a->rank].ended;
 }
 
-static bps_status value_set(struct value *v, uint32_t index, const void *data, uint32_t bytes, uint32_t broadcast)
+static bps_status value_set(struct bps_value *v, uint32_t index, const void *data, uint32_t bytes,
+                            const struct answer *a)
 {
-    struct value_slice *slice = &v->slice[index];
-    if (broadcast < slice->set) {
+    if (broadcast_of(a) < v->slice[index].set) {
         return BPS_OK; /* the root of a later one was faster */
     }
-    struct version *version = version_new(v, bytes);
+    struct bps_value_version *version = bps_value_version(v, bytes);
     if (version == NULL) {
         return BPS_ERR_NOMEM;
     }
     memcpy(version->data, data, bytes);
-    version_put(v, slice->now);
-    *slice = (struct value_slice){.now = version, .set = broadcast};
+    v->slice[index].set = broadcast_of(a);
+    value_turn(v, index, version, a);
     return BPS_OK;
 }
 
-static bps_status value_add(struct value *v, uint32_t index, const void *data, uint32_t bytes, double scale)
+static bps_status value_add(struct bps_value *v, uint32_t index, const void *data, uint32_t bytes,
+                            const struct answer *a)
 {
-    struct value_slice *slice = &v->slice[index];
-    struct version *to = slice->now->uses > 1 ? version_new(v, bytes) : slice->now;
+    struct bps_value_slice *slice = &v->slice[index];
+    if (slice->now == NULL) {
+        return BPS_ERR_STATE;
+    }
+    struct bps_value_version *to = slice->now->uses > 1 ? bps_value_version(v, bytes) : slice->now;
     if (to == NULL) {
         return BPS_ERR_NOMEM;
     }
     const void *const source[] = {slice->now->data, data};
-    const double scales[] = {1.0, scale};
+    const double scales[] = {1.0, a->scale};
     BPS_CALLING(v->reducer, "reduce", NULL);
-    v->kernels.reduce(to->data, source, scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype), 1.0, 1);
-    if (to != slice->now) {
-        version_put(v, slice->now);
-        slice->now = to;
-    }
+    v->kernels.reduce(to->data, source, a->scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype), 1.0,
+                      1);
+    value_turn(v, index, to, a);
+    bps_value_counts(v, index)[a->rank].pushes++;
     return BPS_OK;
 }
 
 /* ---- the end of a worker's round ---- */
+
+static void drop_early(struct answer_slice *s)
+{
+    if (s->early != NULL) {
+        bps_pool_put(&s->slice.key->sum->pool, s->early, s->slice.bytes);
+        s->early = NULL;
+    }
+}
 
 static void value_collect(struct bps_round_base *base)
 {
@@ -138,6 +127,9 @@ static void value_collect(struct bps_round_base *base)
     if (sum->walking > 0) {
         sum->uncollected = true;
         return;
+    }
+    for (uint32_t i = 0; failed && i < value_of(base)->slices; i++) {
+        drop_early(&a->of[i]);
     }
     bps_key_remove(base);
     bps_pool_put(&sum->pool, a, a->memory);
@@ -165,10 +157,14 @@ static void answer_fail(struct answer *a, bps_status status, const char *text)
     }
 }
 
-static void answer_fail_here(struct answer *a, bps_status status)
+static void answer_fail_here(struct answer *a, uint32_t index, bps_status status)
 {
     char text[BPS_VERDICT_BYTES];
-    if (status == BPS_ERR_STATE) {
+    if (status == BPS_ERR_STATE && value_of(&a->base)->slice[index].gone) {
+        snprintf(text, sizeof text,
+                 "the value of the tensor, which is in mode async, was lost with a server and with the last worker "
+                 "that knew it: broadcast it again");
+    } else if (status == BPS_ERR_STATE) {
         snprintf(text, sizeof text, "the tensor is in mode async, and has no value yet: broadcast it first");
     } else {
         snprintf(text, sizeof text, "%s is out of memory", a->base.key->sum->here);
@@ -182,12 +178,16 @@ static void answer_fail_here(struct answer *a, bps_status status)
 static void value_answer(struct answer_slice *s)
 {
     struct answer *a = s->answer;
-    struct value *v = value_of(&a->base);
+    struct bps_value *v = value_of(&a->base);
     const struct bps_sum_config *config = &v->key.sum->config;
     bps_assert(s->version == NULL && v->slice[s->slice.index].now != NULL);
+    if (a->counts) {
+        bps_value_seal(v, s->slice.index);
+    }
     s->version = v->slice[s->slice.index].now;
     s->version->uses++;
     s->slice.payload = s->version->data;
+    s->slice.ended = true;
     a->base.holds++; /* until it is delivered */
     if (bps_bit(v->key.sum->gone_bits, a->rank)) {
         bps_sum_delivered(&s->slice);
@@ -202,9 +202,9 @@ static void value_answer(struct answer_slice *s)
 /* Whether this worker is more pushes behind the answer than it may be. Who is not there any more is behind nobody. */
 static bool is_stale(const struct answer_slice *s, uint32_t rank)
 {
-    const struct value *v = value_of(&s->answer->base);
+    const struct bps_value *v = value_of(&s->answer->base);
     const struct bps_sum *sum = v->key.sum;
-    int64_t behind = (int64_t)s->number - v->added[(size_t)s->slice.index * sum->config.workers + rank];
+    int64_t behind = (int64_t)s->number - bps_value_counts(v, s->slice.index)[rank].pushes;
     return sum->config.staleness >= 0 && behind > sum->config.staleness && !bps_is_absent(sum, rank);
 }
 
@@ -212,9 +212,12 @@ static bool is_stale(const struct answer_slice *s, uint32_t rank)
 static uint32_t value_waits_for(const struct answer_slice *s)
 {
     const struct answer *a = s->answer;
-    const struct value *v = value_of(&a->base);
+    const struct bps_value *v = value_of(&a->base);
+    if (v->slice[s->slice.index].unknown) {
+        return bps_value_lacks(v, s->slice.index);
+    }
     if (a->broadcast > 0) {
-        return v->slice[s->slice.index].set >= a->broadcast ? NOBODY : a->root;
+        return v->slice[s->slice.index].set >= broadcast_of(a) ? NOBODY : a->root;
     }
     uint32_t rank = 0;
     while (rank < v->key.sum->config.workers && !is_stale(s, rank)) {
@@ -232,7 +235,7 @@ static bool is_waiting(const struct answer_slice *s)
 }
 
 /* A slice has been set, or pushed to, or somebody who was behind is not there any more. */
-static void answer_those_who_wait(struct value *v, uint32_t index)
+static void answer_those_who_wait(struct bps_value *v, uint32_t index)
 {
     for (struct bps_round_base *base = v->key.rounds, *next; base != NULL; base = next) {
         next = base->next;
@@ -246,7 +249,7 @@ static void answer_those_who_wait(struct value *v, uint32_t index)
 static bool value_wants(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct answer_slice *s = (const struct answer_slice *)slice;
-    return s->answer->root != rank;
+    return s->answer->counts || s->answer->root != rank; /* of which others may have the newest version */
 }
 
 static void value_delivered(struct bps_sum_slice *slice)
@@ -254,7 +257,7 @@ static void value_delivered(struct bps_sum_slice *slice)
     struct answer_slice *s = (struct answer_slice *)slice;
     struct answer *a = s->answer;
     bps_assert(!s->over && a->unanswered > 0 && a->base.holds > 0);
-    version_put(value_of(&a->base), s->version);
+    bps_value_put(value_of(&a->base), s->version);
     s->over = true;
     a->unanswered--;
     a->base.holds--;
@@ -263,26 +266,97 @@ static void value_delivered(struct bps_sum_slice *slice)
 
 /* ---- what workers push ---- */
 
-/* All of a slice has come. */
+/* A slice has come of which nobody knows yet what is in it. */
+static void keep_early(struct answer_slice *s, const void *data, uint32_t bytes)
+{
+    s->early = bps_pool_get(&s->slice.key->sum->pool, bytes);
+    if (s->early == NULL) {
+        answer_fail_here(s->answer, s->slice.index, BPS_ERR_NOMEM);
+        return;
+    }
+    memcpy(s->early, data, bytes);
+}
+
+/* All of a slice has come. What comes again from who had no answer may be in the value. */
 static void value_arrived(struct answer_slice *s, const void *data, uint32_t bytes)
 {
     struct answer *a = s->answer;
-    struct value *v = value_of(&a->base);
+    struct bps_value *v = value_of(&a->base);
     uint32_t index = s->slice.index;
+    const struct bps_value_count *count = &bps_value_counts(v, index)[a->rank];
     bool sets = a->rank == a->root;
-    bps_status status = sets                          ? value_set(v, index, data, bytes, a->broadcast)
-                        : v->slice[index].now == NULL ? BPS_ERR_STATE
-                                                      : value_add(v, index, data, bytes, a->scale);
-    if (status != BPS_OK) {
-        answer_fail_here(a, status);
+    if (v->slice[index].unknown) {
+        keep_early(s, data, bytes);
         return;
     }
+    bps_status status = a->base.id.round < count->next ? BPS_OK
+                        : sets                         ? value_set(v, index, data, bytes, a)
+                                                       : value_add(v, index, data, bytes, a);
+    if (status != BPS_OK) {
+        answer_fail_here(a, index, status);
+        return;
+    }
+    s->number = count->pushes;
     if (sets) {
         value_answer(s);
-    } else {
-        s->number = ++v->added[(size_t)index * v->key.sum->config.workers + a->rank];
     }
     answer_those_who_wait(v, index);
+}
+
+static void take_early(struct bps_round_base *base, const void *index)
+{
+    const struct answer_slice *slice = index;
+    if (base->key != slice->slice.key) {
+        return;
+    }
+    struct answer *a = answer_of(base);
+    struct answer_slice *s = &a->of[slice->slice.index];
+    if (s->early != NULL && a->base.verdict == BPS_OK) {
+        value_arrived(s, s->early, s->slice.bytes);
+    }
+    drop_early(s);
+}
+
+/* Slices that are known now: what has waited for that goes on. */
+static void value_go_on(struct bps_value *v)
+{
+    for (uint32_t i = 0; i < v->slices; i++) {
+        const struct answer_slice which = {.slice = {.key = &v->key, .index = i}};
+        if (v->slice[i].fresh) {
+            v->slice[i].fresh = false;
+            bps_rounds_walk(v->key.sum, take_early, &which);
+            answer_those_who_wait(v, i);
+        }
+    }
+}
+
+static void value_look(struct bps_value *v)
+{
+    if (v->unknown > 0) {
+        bps_value_look(v);
+        value_go_on(v);
+    }
+}
+
+void bps_value_told(struct bps_sum *sum, uint32_t rank, uint32_t view)
+{
+    struct bps_key *key, *next;
+    sum->told[rank] = view > sum->told[rank] ? view : sum->told[rank];
+    HASH_ITER(hh, sum->keys[BPS_KEY_VALUE], key, next) {
+        value_look((struct bps_value *)key);
+    }
+}
+
+bps_status bps_value_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset,
+                           const void *data, uint32_t bytes)
+{
+    struct bps_value *v = (struct bps_value *)bps_key_known(sum, id);
+    if (v == NULL || bps_is_absent(sum, rank)) {
+        return v == NULL ? BPS_ERR_PROTOCOL : BPS_OK; /* another one was asked */
+    }
+    bps_status status = bps_value_restore(v, rank, offset, data, bytes);
+    value_go_on(v);
+    return status;
 }
 
 static void *value_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
@@ -309,7 +383,7 @@ static uint32_t value_take(struct bps_sink *sink, uint32_t offset, const void *d
     bool whole = bytes == cursor->bytes;
     char *place = whole ? NULL : value_place(sink, offset, &room);
     if (!whole && place == NULL) {
-        answer_fail_here(a, BPS_ERR_NOMEM);
+        answer_fail_here(a, cursor->slice, BPS_ERR_NOMEM);
         bps_sum_abandon(cursor);
         return bytes;
     }
@@ -328,7 +402,7 @@ static uint32_t value_take(struct bps_sink *sink, uint32_t offset, const void *d
 /* A receiver's of a broadcast, which stands for the whole partition. */
 static void wait_for_broadcast(struct answer *a)
 {
-    struct value *v = value_of(&a->base);
+    struct bps_value *v = value_of(&a->base);
     a->base.holds++;
     for (uint32_t i = 0; i < v->slices; i++) {
         a->of[i].begun = true;
@@ -347,38 +421,8 @@ static bool value_has(const struct bps_sum *sum, const struct bps_round_id *id, 
            bps_is_partition(bytes, sum->config.partition, id->partition, size);
 }
 
-static void value_fini(struct bps_key *key)
-{
-    struct value *v = (struct value *)key;
-    free(v->slice); /* the blocks are the pool's */
-    free(v->worker);
-    free(v->added);
-}
-
-/* The first that is heard of it. */
-static bps_status value_begin(struct value *v, const struct bps_contribution *c)
-{
-    const struct bps_sum *sum = v->key.sum;
-    v->spec = c->spec;
-    v->size = c->size;
-    v->grid = bps_round_grid(sum, c);
-    uint32_t slices = bps_partitions(v->size, v->grid);
-    v->slice = calloc(slices, sizeof *v->slice);
-    v->worker = calloc(sum->config.workers, sizeof *v->worker);
-    v->added = calloc((size_t)slices * sum->config.workers, sizeof *v->added);
-    if (v->slice == NULL || v->worker == NULL || v->added == NULL) {
-        value_fini(&v->key);
-        v->slice = NULL;
-        v->worker = NULL;
-        v->added = NULL;
-        return BPS_ERR_NOMEM;
-    }
-    v->slices = slices;
-    return BPS_OK;
-}
-
 /* What holds for every push of a worker that works. */
-static bool value_is_sane(const struct value *v, uint32_t rank, const struct bps_contribution *c)
+static bool value_is_sane(const struct bps_value *v, uint32_t rank, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
     bool sums = bps_sums(&spec->roles), brings = bps_brings(&spec->roles, rank);
@@ -391,18 +435,28 @@ static bool value_is_sane(const struct value *v, uint32_t rank, const struct bps
            c->length == own && (brings || c->offset == 0);
 }
 
+/* The worker has begun another round: what has not come of this one was answered before. */
+static void end_resumed(struct answer *a)
+{
+    for (uint32_t i = 0; a->resumed && i < value_of(&a->base)->slices; i++) {
+        a->unanswered -= !a->of[i].begun;
+    }
+    a->resumed = false;
+}
+
 /* As the worker's round begins: earlier ones that have failed are not asked for any more. */
-static void forget_failed(struct value *v, uint32_t rank)
+static void forget_failed(struct bps_value *v, const struct answer *now)
 {
     for (struct bps_round_base *base = v->key.rounds, *next; base != NULL; base = next) {
         next = base->next;
-        if (answer_of(base)->rank == rank) {
+        if (answer_of(base)->rank == now->rank && base != &now->base) {
+            end_resumed(answer_of(base));
             value_collect(base);
         }
     }
 }
 
-static struct answer *answer_new(struct value *v, uint32_t rank, const struct bps_contribution *c)
+static struct answer *answer_new(struct bps_value *v, uint32_t rank, const struct bps_contribution *c)
 {
     struct bps_sum *sum = v->key.sum;
     size_t memory = sizeof(struct answer) + v->slices * sizeof(struct answer_slice);
@@ -418,7 +472,10 @@ static struct answer *answer_new(struct value *v, uint32_t rank, const struct bp
     a->spec = c->spec;
     a->scale = c->prescale * (c->spec.op == BPS_AVERAGE ? 1.0 / sum->config.workers : 1.0);
     a->unanswered = v->slices;
+    a->counts = c->counts;
+    a->resumed = v->view > 0 && v->worker[rank].next == 0;
     a->base.begun = a->base.reminded = bps_now_roughly();
+    uint32_t tail = a->counts ? bps_value_tail(sum->config.workers) : 0;
     for (uint32_t i = 0; i < v->slices; i++) {
         uint32_t bytes = bps_partition_bytes(v->size, v->grid, i);
         a->of[i].answer = a;
@@ -427,18 +484,18 @@ static struct answer *answer_new(struct value *v, uint32_t rank, const struct bp
                                                 .spec = &a->spec,
                                                 .priority = c->priority,
                                                 .offset = i * v->grid,
-                                                .payload_bytes = bytes,
+                                                .payload_bytes = bytes + tail,
                                                 .index = i,
                                                 .bytes = bytes,
                                                 .size = v->size};
     }
     v->worker[rank].next = c->id.round + 1;
     bps_key_add(&v->key, &c->id, &a->base);
-    forget_failed(v, rank);
+    forget_failed(v, a);
     return a;
 }
 
-static struct answer *answer_find(const struct value *v, uint32_t rank, uint32_t round)
+static struct answer *answer_find(const struct bps_value *v, uint32_t rank, uint32_t round)
 {
     struct bps_round_base *base = v->key.rounds;
     while (base != NULL && (base->id.round != round || answer_of(base)->rank != rank)) {
@@ -448,12 +505,12 @@ static struct answer *answer_find(const struct value *v, uint32_t rank, uint32_t
 }
 
 /* Whether a worker may begin another round: it has pushed all of the one before, or that has failed. */
-static bool may_begin(const struct value *v, uint32_t rank)
+static bool may_begin(const struct bps_value *v, uint32_t rank)
 {
     const struct bps_round_base *base;
     for (base = v->key.rounds; base != NULL; base = base->next) {
         const struct answer *a = answer_of(base);
-        if (a->rank == rank && base->verdict == BPS_OK && a->begun < v->slices) {
+        if (a->rank == rank && base->verdict == BPS_OK && a->begun < v->slices && !a->resumed) {
             return false;
         }
     }
@@ -461,7 +518,7 @@ static bool may_begin(const struct value *v, uint32_t rank)
 }
 
 /* The worker's round; NULL with BPS_OK: it is over. */
-static bps_status answer_get(struct value *v, uint32_t rank, const struct bps_contribution *c, struct answer **out)
+static bps_status answer_get(struct bps_value *v, uint32_t rank, const struct bps_contribution *c, struct answer **out)
 {
     struct bps_report why;
     *out = answer_find(v, rank, c->id.round);
@@ -491,11 +548,14 @@ static bps_status answer_get(struct value *v, uint32_t rank, const struct bps_co
 static bps_status value_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
                              struct bps_sum_cursor *cursor)
 {
-    struct value *v = (struct value *)key;
+    struct bps_value *v = (struct bps_value *)key;
     struct answer *a;
     cursor->sink = (struct bps_sink){.place = value_place, .take = value_take};
-    bps_status status = v->slices == 0 ? value_begin(v, c) : BPS_OK;
+    bps_status status =
+        v->slices == 0 ? bps_value_begin(v, &c->spec, c->size, bps_round_grid(v->key.sum, c), c->view) : BPS_OK;
     if (status == BPS_OK) {
+        bps_value_needs(v, c->view);
+        value_look(v);
         status = value_is_sane(v, rank, c) ? answer_get(v, rank, c, &a) : BPS_ERR_PROTOCOL;
     }
     if (status != BPS_OK || a == NULL || a->base.verdict != BPS_OK) {
@@ -529,7 +589,7 @@ static bps_status value_push(struct bps_key *key, uint32_t rank, const struct bp
 /* A worker cannot push: that is its own affair, but it wants to hear the end of it. */
 static bps_status value_poison(struct bps_key *key, uint32_t rank, const struct bps_notice *poison)
 {
-    struct value *v = (struct value *)key;
+    struct bps_value *v = (struct bps_value *)key;
     const struct bps_sum_config *config = &key->sum->config;
     struct answer *a = v->slices > 0 ? answer_find(v, rank, poison->id.round) : NULL;
     struct bps_notice failed = *poison;
@@ -561,6 +621,7 @@ static void value_leave(struct bps_round_base *base, uint32_t rank)
     struct answer *a = answer_of(base);
     const struct bps_sum *sum = base->key->sum;
     char text[80];
+    value_look(value_of(base));
     if (a->rank == rank && bps_bit(sum->gone_bits, rank)) {
         answer_fail(a, BPS_ERR_LOST, "its worker is lost");
         value_of(base)->worker[rank].next = UINT32_MAX;
@@ -583,7 +644,8 @@ static bool value_missing(const struct bps_round_base *base, char *text, size_t 
     uint64_t *bits = calloc(sum->words, sizeof *bits);
     bool any = false;
     for (uint32_t i = 0; i < value_of(base)->slices && bits != NULL; i++) {
-        uint32_t rank = is_waiting(&a->of[i]) ? value_waits_for(&a->of[i]) : NOBODY;
+        bool waits = is_waiting(&a->of[i]) || a->of[i].early != NULL;
+        uint32_t rank = waits ? value_waits_for(&a->of[i]) : NOBODY;
         if (rank != NOBODY) {
             bps_set_bit(bits, rank);
             any = true;
@@ -607,12 +669,12 @@ static void value_stalled(struct bps_round_base *base, bool overdue, const char 
 }
 
 const struct bps_key_ops bps_value_ops = {
-    .bytes = sizeof(struct value),
+    .bytes = sizeof(struct bps_value),
     .has = value_has,
     .push = value_push,
     .poison = value_poison,
     .fail = value_fail,
-    .fini = value_fini,
+    .fini = bps_value_fini,
     .leave = value_leave,
     .missing = value_missing,
     .stalled = value_stalled,

@@ -10,6 +10,9 @@
  * With config.staleness >= 0 (bounded staleness: Ho et al., 2013) an answer waits while a worker that is there is more
  * than so many pushes behind; with 0 all have pushed equally often, as in synchronous training.
  *
+ * Where a shard may be lost, an answer has behind the bytes of the slice what is in it: its tail. So the newest answer
+ * that a worker has is the value at the heir, which knows of each push that comes again whether it is in it.
+ *
  * That is a kind of keys in a shard's engine (sum.h), of tensors with a name, without groups and coding.
  */
 #ifndef BPS_SUM_VALUE_H
@@ -18,5 +21,34 @@
 #include "sum/sum.h"
 
 extern const struct bps_key_ops bps_value_ops;
+
+/*
+ * The tail of an answer, little endian: u64 number of the version, u32 number of the broadcast that it is from; and for
+ * each worker u32 its first round that is not in it, u32 how many pushes of it have come.
+ */
+static inline uint32_t bps_value_tail(uint32_t workers)
+{
+    return 12 + 8 * workers;
+}
+
+/* What a worker has of a partition whose shard was lost. */
+struct bps_value_held {
+    struct bps_round_id id;
+    uint64_t bytes;         /* of the tensor */
+    uint32_t size, grid;    /* of the partition, and of all slices but the last */
+    uint32_t view;          /* in which it was lost */
+    uint32_t broadcasts;    /* that this worker has ended */
+    const uint8_t *numbers; /* u64, little endian: of the newest version of each slice that it has; 0: it has none */
+    uint32_t slices;        /* so many */
+    uint8_t dtype;
+};
+
+/* BPS_ERR_PROTOCOL, here and below: no worker that works says this. BPS_ERR_NOMEM. */
+bps_status bps_value_hold(struct bps_sum *sum, uint32_t rank, const struct bps_value_held *held);
+/* That was all that the worker has from servers that were lost in this view, or before. */
+void bps_value_told(struct bps_sum *sum, uint32_t rank, uint32_t view);
+/* A slice that was wanted from this worker, with its tail. */
+bps_status bps_value_final(struct bps_sum *sum, uint32_t rank, const struct bps_round_id *id, uint32_t offset,
+                           const void *data, uint32_t bytes);
 
 #endif

@@ -110,8 +110,10 @@ enum bps_frame_type {
  * neither does what coding has lost of its sum.
  */
 #define BPS_FLAG_DROPPED 64u
-/* PUSH, POISON, FAILED: of a tensor whose shards keep a value, to which each push is added. */
+/* PUSH, POISON, FAILED, HELD, WANT, FINAL: of a tensor whose shards keep a value, to which each push is added. */
 #define BPS_FLAG_KEEPS 128u
+/* PUSH with BPS_FLAG_KEEPS: the answers are to have tails, of what is in them. */
+#define BPS_FLAG_COUNTS 16u
 
 /* The fields in the order in which they travel, each at a multiple of its size. */
 struct bps_header {
@@ -130,13 +132,13 @@ struct bps_header {
     uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
     uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
     uint32_t size;   /* of the partition, bytes */
-    uint32_t
-        slice; /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured. Of rows: of one */
-    uint32_t step;     /* of a PUSH that is recorded, its trace id: the training's step, counted from 1; 0: it is not */
-    uint16_t last;     /* of a PUSH for a group: the rank that came last to its sum; */
-    uint16_t late;     /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
-    uint32_t view;     /* of a PUSH or POISON: the view that its round is placed by, the same on all workers; 0: none */
-    uint32_t group;    /* the process group of the operation; 0: all workers. There are no others yet */
+    uint32_t slice;  /* of a PUSH that is not coded: bytes of slices but the last; 0: as configured. Of rows: of one */
+    uint32_t step;   /* of a PUSH that is recorded, its trace id: the training's step, counted from 1; 0: it is not */
+    uint16_t last;   /* of a PUSH for a group: the rank that came last to its sum; */
+    uint16_t late;   /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
+    uint32_t view;   /* of a PUSH or POISON: the view that its round is placed by, the same on all workers; 0: none. */
+                     /* With BPS_FLAG_KEEPS, of a PUSH or HELD: the newest one in which a server was lost; 0: none */
+    uint32_t group;  /* the process group of the operation; 0: all workers. There are no others yet */
     uint64_t checksum; /* over header and payload: the link's, which puts it there and takes it away; else 0 */
 };
 

@@ -157,28 +157,58 @@ class ByRun(unittest.TestCase):
                 self.assertRegex(own.err, r"server 1 \(.*\) was killed by SIGKILL; ending the job", cluster.show(ends))
 
 
+def script(name):
+    return os.path.join(os.environ.get("top_srcdir", "."), "tests/jobs/scripts", name)
+
+
 @scripted.unwatched
 class Values(unittest.TestCase):
+    """Tensors in mode async: each push is in the value once, whichever server has it."""
+
+    def play(self, workers, servers, victims, settings=()):
+        small = ["worker.partition=256KiB", "worker.slice=32KiB", "worker.async=true", "cluster.colocated=none"]
+        steps, python = [script("async_failover.py")], (harness.python(),)
+        with cluster.ByHand(steps, workers, servers, [*small, *settings], worker=python) as job:
+            parts = [f"worker {i}" for i in range(workers)]
+            for part in parts:
+                job.wait_for("pushes", part)
+            for victim in victims:
+                job.kill_and_wait(victim)
+                for part in parts:
+                    job.wait_for(victim, part, "err")
+            job.open("end")
+            ends = job.finish()
+        text = cluster.show(ends)
+        for part in parts:
+            self.assertEqual(ends[part].status, 0, text)
+            self.assertRegex(ends[part].out, "right after [0-9]+ steps", text)
+
+    def test_one_lost(self):
+        for workers in (2, 3):
+            for attempt in range(2):
+                with self.subTest(f"{workers} workers, {attempt}"):
+                    self.play(workers, 2, [f"server {attempt}"])
+
+    def test_two_lost(self):
+        self.play(2, 3, ["server 2", "server 0"])
+
+    def test_staleness(self):
+        self.play(3, 2, ["server 1"], ["worker.staleness=1"])
+
+
+@scripted.unwatched
+class Late(unittest.TestCase):
     def test_what_nobody_else_has(self):
         """The job ends, and says why."""
-        cases = {
-            "values": lambda: self.lose("async", "worker.async=true", "kept values of tensors in mode async"),
-            "late": lambda: self.lose("sync", "server.quorum=n-1", "ended rounds of which late workers have not heard"),
-        }
-        cluster.side_by_side(self, cases)
-
-    def lose(self, mode, setting, words):
-        script = os.path.join(os.environ.get("top_srcdir", "."), "tests/jobs/scripts/async_lost.py")
-        settings = [setting, "cluster.colocated=none"]
-        with cluster.ByHand([script, mode], 2, 2, settings, worker=(harness.python(),)) as job:
+        settings = ["server.quorum=n-1", "cluster.colocated=none"]
+        with cluster.ByHand([script("rounds_lost.py")], 2, 2, settings, worker=(harness.python(),)) as job:
             for part in ("worker 0", "worker 1"):
                 job.wait_for("pushes", part)
             job.kill_and_wait("server 1")
             for part in ("worker 0", "worker 1"):
                 job.wait_for("lost: ", part)
-            ends = job.finish()
-            text = cluster.show(ends)
-            self.assertIn(f"a server was lost that has {words}", text)
+            text = cluster.show(job.finish())
+        self.assertIn("a server was lost that has ended rounds of which late workers have not heard", text)
 
 
 if __name__ == "__main__":

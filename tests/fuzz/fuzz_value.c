@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_value.c - any bytes as what workers send to a shard about a tensor of which it keeps a value.
+ * fuzz_value.c - any bytes as what workers send to a shard about a tensor of which it keeps a value, perhaps as the
+ * heir of another one.
  *
  * Whatever they send, the shard stays within its blocks, answers no slice twice, and changes nothing of an answer that
  * is still being sent.
@@ -21,6 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define BYTES      160u /* the last slice is short */
 #define STEP_BYTES 8u
 #define ANSWERS    32u
+#define TAIL       (12 + 8 * WORKERS)
 
 static struct shard {
     struct bps_sum *sum;
@@ -29,14 +31,14 @@ static struct shard {
     bool closed[WORKERS];
     struct sent {
         struct bps_sum_slice *slice; /* NULL: free */
-        uint8_t copy[SLICE];
+        uint8_t copy[SLICE + TAIL];
     } sent[ANSWERS];
 } shard;
 
 static void delivered(struct sent *sent)
 {
     struct bps_sum_slice *slice = sent->slice;
-    check(slice->payload_bytes <= SLICE && memcmp(sent->copy, slice->payload, slice->payload_bytes) == 0);
+    check(slice->payload_bytes <= SLICE + TAIL && memcmp(sent->copy, slice->payload, slice->payload_bytes) == 0);
     sent->slice = NULL;
     bps_sum_delivered(slice);
 }
@@ -64,6 +66,12 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     check(rank < WORKERS && notice->id.kind == BPS_KEY_VALUE && notice->text != NULL);
 }
 
+static void on_want(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    check(rank < WORKERS && !shard.closed[rank] && slice->id.kind == BPS_KEY_VALUE && slice->offset < BYTES + 4);
+}
+
 static void end_link(uint32_t rank)
 {
     if (!shard.closed[rank]) {
@@ -78,7 +86,7 @@ static struct bps_header header_of(const uint8_t *step)
 {
     static const uint8_t ops[] = {BPS_SUM, BPS_AVERAGE, BPS_WIRE_BROADCAST, BPS_MAX};
     struct bps_header h = {.type = BPS_FRAME_PUSH,
-                           .flags = (uint8_t)(BPS_FLAG_KEEPS | (step[2] & 3)),
+                           .flags = (uint8_t)(BPS_FLAG_KEEPS | (step[2] & 19)),
                            .dtype = (step[2] & 32) != 0 ? BPS_INT32 : BPS_UINT8,
                            .op = ops[step[3] & 3],
                            .epoch = 1,
@@ -89,6 +97,7 @@ static struct bps_header header_of(const uint8_t *step)
                            .root = step[6] & 3,
                            .prescale = 1.0,
                            .postscale = 1.0 + (step[5] >> 6 & 1),
+                           .view = (step[2] >> 6) & 1 ? step[7] & 3 : 0,
                            .slice = SLICE};
     h.size = (uint32_t)h.bytes;
     uint32_t rest = h.offset < h.size ? h.size - h.offset : 0;
@@ -127,6 +136,27 @@ static void feed(uint32_t rank, uint32_t most)
     shard.at[rank] += cursor->sink.take(&cursor->sink, shard.at[rank], place != NULL ? place : bytes, n);
 }
 
+/* What a worker has from a shard that is lost, and a slice of that: mostly as long as they must be. */
+static void inherit(uint32_t rank, const uint8_t *step)
+{
+    uint8_t bytes[SLICE + TAIL + 1] = {step[7]};
+    struct bps_header h = header_of(step);
+    struct bps_reader r;
+    bool final = (step[7] & 1) != 0, all = (step[7] & 6) == 0;
+    h.type = final ? BPS_FRAME_FINAL : BPS_FRAME_HELD;
+    h.view = 1 + (step[7] >> 6);
+    h.tensor = all ? 0 : h.tensor;
+    for (size_t i = 4; i < sizeof bytes; i += 4) {
+        bytes[i] = step[4 + (i / 4) % 4] & 15;
+    }
+    uint32_t slices = bps_partitions(h.size, SLICE), own = bps_partition_bytes(h.size, SLICE, step[5] & 3);
+    bps_reader_init(&r, bytes, (final ? own + TAIL : 4 + 8 * slices) + (step[7] >> 5 & 1));
+    bps_status status = final ? bps_frame_final(shard.sum, rank, &h, &r) : bps_frame_held(shard.sum, rank, &h, &r);
+    if (status != BPS_OK) {
+        end_link(rank);
+    }
+}
+
 static void act(const uint8_t *step)
 {
     uint32_t rank = step[1] % WORKERS;
@@ -159,13 +189,17 @@ static void act(const uint8_t *step)
         }
         break;
     default:
-        bps_sum_check_stalls(shard.sum, bps_now() + BPS_S, 1, step[2] & 1);
+        if ((step[3] & 16) == 0) {
+            bps_sum_check_stalls(shard.sum, bps_now() + BPS_S, 1, step[2] & 1);
+        } else if (!shard.closed[rank]) {
+            inherit(rank, step);
+        }
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct bps_sum_events events = {.result = on_result, .notice = on_notice};
+    static const struct bps_sum_events events = {.result = on_result, .want = on_want, .notice = on_notice};
     static const struct bps_reducer_ops ops = {.kernels = stub_kernels};
     static struct bps_instance reducer = {.ops = &ops};
     const struct bps_sum_config config = {

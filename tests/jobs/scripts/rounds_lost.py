@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pushes tensors in a mode until a server is lost, and prints how that ends."""
-
-import sys
+"""Pushes tensors until a server is lost, and prints how that ends."""
 
 import byteps
 import byteps.numpy as bps
@@ -10,7 +8,7 @@ import numpy as np
 bps.init()
 names = [f"value {i}" for i in range(8)]  # each server has some
 for name in names:
-    bps.declare(name, mode=sys.argv[1])
+    bps.declare(name)
     bps.broadcast(np.zeros(100_000), 0, name=name)
 print("pushes", flush=True)
 try:
