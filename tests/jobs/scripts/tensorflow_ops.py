@@ -129,7 +129,7 @@ def check_arguments_of_the_original():
     equal(bps.push_pull(tf.Variable(value), average=False), total())
     equal(bps.push_pull(value, op=bps.Sum, prescale_factor=2.0, postscale_factor=0.5), total())
     checks.raised(ValueError, lambda: bps.push_pull(value, op=17), "is not a reduction")
-    checks.raised(NotImplementedError, lambda: bps.push_pull(value, enable_async=True), "asynchronous")
+    checks.raised(NotImplementedError, lambda: bps.push_pull(value, enable_async=True), "mode=")
 
 
 def check_average_and_op():
