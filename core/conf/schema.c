@@ -110,7 +110,7 @@ static const struct bps_option server_table[] = {
     {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival", "arrival|rank",
      "In which order contributions are summed; rank gives the same bits in every run."},
     {"quorum", BPS_OPT_STRING, BPS_OPT_AGREE, offsetof(struct bps_conf_server, quorum), "n", NULL,
-     "With how many contributions sums and averages of named tensors end: n, all workers; n-1, without the slowest "
+     "With how many contributions push_pulls of named tensors end: n, all workers; n-1, without the slowest "
      "one, whose contribution is dropped; n-2 and so on. One is always needed."},
     {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "0", "0..1000",
      "Bandwidth of this host's link, relative to other hosts, of which those without it have 1; its servers get a "

@@ -117,6 +117,9 @@ static void do_forget(struct bps_tensor_entry *tensor)
 
 void bps_worker_forget(struct bps_worker *worker, const char *name)
 {
+    if (worker->conf->server.backups > 0) {
+        return; /* who is late may not have heard of it yet, and is to begin with its first round */
+    }
     pthread_mutex_lock(&worker->names.lock);
     struct bps_tensor_entry *tensor = bps_tensor_known(worker, name);
     if (tensor != NULL) {

@@ -14,7 +14,6 @@ static bool names_round(const struct bps_header *h)
 
 bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contribution *out)
 {
-    bool rows = h->coding == 0 && (h->flags & BPS_FLAG_ROWS) != 0;
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
                                      .spec = {.bytes = h->bytes,
@@ -22,12 +21,11 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                               .dtype = h->dtype,
                                               .op = h->op,
                                               .shape = h->shape,
-                                              .row = rows ? h->slice : 0,
                                               .postscale = h->postscale},
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .size = h->size,
-                                     .slice = rows ? 0 : h->slice,
+                                     .slice = h->slice,
                                      .offset = h->offset,
                                      .length = h->length,
                                      .step = h->step,
@@ -41,7 +39,11 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
-    return known && finite && plain && !(rows && h->slice == 0) ? BPS_OK : BPS_ERR_PROTOCOL;
+    if ((h->flags & BPS_FLAG_ROWS) != 0 && h->coding == 0) {
+        out->spec.row = h->slice;
+        out->slice = 0;
+    }
+    return known && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */

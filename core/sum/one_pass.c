@@ -36,8 +36,8 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 {
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     struct bps_part *part = bps_part_of(cursor);
-    if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes || slice->arrived + 1 < slice->round->quorum ||
-        !bps_slice_is_quick(slice)) {
+    if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes || slice->ended ||
+        slice->arrived + 1 < slice->round->quorum || !bps_slice_is_quick(slice)) {
         return false;
     }
     part->block.data = (void *)(uintptr_t)data;
@@ -83,10 +83,11 @@ static void list_sources(struct pass *pass)
 {
     struct bps_round *round = pass->slice->round;
     struct bps_sum *sum = round->sum;
+    bool all = pass->slice->arrived == round->ranks->n;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         const struct bps_part *part = &bps_parts(pass->slice)[i];
         bool brings = bps_brings(&round->spec.roles, round->ranks->rank[i]);
-        if (!brings || bps_part_is_open(pass->slice, i) || (part->block.data == NULL && part->loan == NULL)) {
+        if (!brings || (!all && bps_part_is_open(pass->slice, i)) || (part->block.data == NULL && part->loan == NULL)) {
             continue;
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
@@ -243,9 +244,10 @@ static void one_pass_free_parts(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     struct bps_sum *sum = round->sum;
+    bool all = slice->arrived == round->ranks->n;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
-        if (bps_part_is_open(slice, i)) {
+        if (!all && bps_part_is_open(slice, i)) {
             continue;
         }
         if (part->block.data != slice->block.data && !part->borrowed) {

@@ -14,8 +14,8 @@
 uint32_t bps_quorum(const struct bps_sum *sum, const struct bps_ranks *ranks, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
-    bool sums = bps_sums(&spec->roles) && (spec->op == BPS_SUM || spec->op == BPS_AVERAGE) && spec->bytes > 0;
-    bool may = sums && c->id.tensor < BPS_ID_UNNAMED && !bps_aggregates(sum) && sum->backlog < sum->config.held;
+    bool may = bps_sums(&spec->roles) && spec->bytes > 0 && c->id.tensor < BPS_ID_UNNAMED && !bps_aggregates(sum) &&
+               sum->backlog < sum->config.held;
     uint32_t without = may ? sum->config.backups : 0;
     return without < ranks->n ? ranks->n - without : 1;
 }

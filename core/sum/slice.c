@@ -7,17 +7,11 @@
 
 #include "base/assert.h"
 
-/* Its slice has ended: what still comes is dropped. */
-static bool ended_before(const struct bps_sum_cursor *cursor)
-{
-    return bps_cursor_round(cursor)->complete > 0 && bps_cursor_slice(cursor)->ended;
-}
-
 void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = bps_cursor_round(cursor);
-    if (round == NULL || round->base.failure != NULL || cursor->hollow || ended_before(cursor)) {
+    if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
     size_t room;
@@ -50,7 +44,7 @@ uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, 
         return bytes;
     }
     bytes -= bytes % round->element;
-    if (round->base.failure == NULL && !cursor->hollow && !ended_before(cursor)) {
+    if (round->base.failure == NULL && !cursor->hollow) {
         bps_status status = round->policy->take(cursor, offset, data, bytes);
         if (status != BPS_OK) {
             bps_round_fail_here(round, status, NULL);
@@ -100,7 +94,7 @@ static struct bps_block *placed_entry(const struct bps_sum_cursor *opened)
 {
     const struct bps_round *round = bps_cursor_round(opened);
     size_t room;
-    bool sums = opened->sink.take == bps_sum_take && round->base.failure == NULL && !ended_before(opened);
+    bool sums = opened->sink.take == bps_sum_take && round->base.failure == NULL;
     return sums ? round->policy->entry(opened, 0, &room) : NULL;
 }
 

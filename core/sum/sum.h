@@ -147,7 +147,7 @@ struct bps_sum_config {
      * have come: one of these may have the result from a shard that is lost. Without groups.
      */
     bool elastic;
-    uint32_t backups;  /* workers without which a sum or average of a tensor with a name ends, but for one; quorum.c */
+    uint32_t backups;  /* workers without which a reduction of a tensor with a name ends, but for one; quorum.c */
     int64_t staleness; /* of values: how many pushes a worker may be behind another one; negative: any number */
     bool rank_order;   /* sum in the order of ranks, not of arrival; an aggregator always does */
     /* Kinds of keys that there are here beside rounds; NULL: not that one. */

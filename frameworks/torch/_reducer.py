@@ -355,6 +355,8 @@ class Reducer:
         self._keep_names()
         self._settle_abandoned()
         self._check_added()
+        # Who is late has not said what it sends; so all send everything, and no round of a gradient lacks others.
+        whole = whole or _bps.conf("server.quorum") != "n"
         if not self._launched:  # PyTorch's wrapper may have come later
             _owners.check_torch(list(zip(self._titles, self.parameters)))
             self._launched = True

@@ -31,5 +31,14 @@ class Quorum(scripted.TestCase):
         self.run_rounds(0, "server.local=false", "server.order=rank", "cluster.checksum=blake2s")
 
 
+class Torch(scripted.TestCase):
+    framework = "torch"
+
+    def test_optimizer(self):
+        options = ["--set", "server.quorum=n-1"]
+        with tempfile.TemporaryDirectory() as folder:
+            self.run_script("torch_quorum.py", workers=3, servers=1, options=options, env={"FOLDER": folder})
+
+
 if __name__ == "__main__":
     unittest.main()

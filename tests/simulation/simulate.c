@@ -379,7 +379,7 @@ static float expected(const struct job *job, const struct members *members, uint
 static bool is_expected(const struct job *job, const struct members *members, uint32_t number, uint32_t i, float got)
 {
     const struct operation *o = &job->operation[number];
-    bool early = (o->op == BPS_SUM || o->op == BPS_AVERAGE) && !o->unnamed;
+    bool early = o->op != BPS_WIRE_BROADCAST && !o->unnamed;
     uint32_t backups = early ? job->backups : 0, all = (1u << members->size) - 1;
     for (uint32_t set = all; set > 0; set--) {
         uint32_t n = (uint32_t)__builtin_popcount(set);
