@@ -242,8 +242,8 @@ def DistributedOptimizer(
             {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
             below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that. With "momentum" in it the optimizer
             must have none.
-        sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
-            warning.
+        sparse_as_dense: with TensorFlow, make gradients that are IndexedSlices dense. Otherwise only the rows that
+            some worker has are sent, and they stay IndexedSlices.
         gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums that
             are too large for a small type; for Average only.
         op: Average, Sum, Min, Max or Product.

@@ -48,4 +48,4 @@ def _run_side_by_side(*names):
 
 
 operations = _load()
-_run_side_by_side("BytepsPushPull", "BytepsBroadcast")
+_run_side_by_side("BytepsPushPull", "BytepsPushPullRows", "BytepsBroadcast")

@@ -63,6 +63,7 @@ typedef void (*TF_InferShape)(TF_ShapeInferenceContext *context, TF_Status *stat
     SYMBOL(void, TF_DeleteTensor, (TF_Tensor *))                                                                       \
     SYMBOL(void *, TF_TensorData, (const TF_Tensor *))                                                                 \
     SYMBOL(int, TF_TensorType, (const TF_Tensor *))                                                                    \
+    SYMBOL(size_t, TF_DataTypeSize, (int type))                                                                        \
     SYMBOL(int64_t, TF_TensorElementCount, (const TF_Tensor *))                                                        \
     SYMBOL(int, TF_NumDims, (const TF_Tensor *))                                                                       \
     SYMBOL(int64_t, TF_Dim, (const TF_Tensor *, int index))                                                            \
@@ -80,6 +81,7 @@ typedef void (*TF_InferShape)(TF_ShapeInferenceContext *context, TF_Status *stat
            (TF_ShapeInferenceContext *, int index, TF_ShapeHandle *, TF_Status *))                                     \
     SYMBOL(void, TF_ShapeInferenceContextSetOutput,                                                                    \
            (TF_ShapeInferenceContext *, int index, TF_ShapeHandle *, TF_Status *))                                     \
+    SYMBOL(void, TF_ShapeInferenceContextSetUnknownShape, (TF_ShapeInferenceContext *, TF_Status *))                   \
     SYMBOL(TF_KernelBuilder *, TF_NewKernelBuilder,                                                                    \
            (const char *op, const char *device, TF_CreateKernel, TF_Compute, TF_DeleteKernel))                         \
     SYMBOL(TF_KernelBuilder *, TF_NewAsyncKernelBuilder,                                                               \

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import sys
 import typing
-import warnings
 from typing import TYPE_CHECKING, TypeVar
 
 import tensorflow as tf
@@ -57,24 +56,8 @@ class Reduction(typing.NamedTuple):
         """Return the gradients, none of them None, reduced under the names of tensors."""
         names = tuple(names)
         reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
-        return reduce([self._plain(gradient) for gradient in gradients], learning_rate)
-
-    def _plain(self, gradient):
-        if isinstance(gradient, tf.IndexedSlices):
-            if not self.sparse_as_dense:
-                _tell_of_slices()
-            return tf.convert_to_tensor(gradient)
-        return gradient
-
-
-@functools.lru_cache(maxsize=1)
-def _tell_of_slices():
-    """Warn once that sparse gradients are sent as dense ones."""
-    warnings.warn(
-        "the gradient of an embedding (IndexedSlices) is sent as a dense tensor, with its zeros; "
-        "sparse_as_dense=True says that this is meant",
-        stacklevel=2,
-    )
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients] if self.sparse_as_dense else gradients
+        return reduce(gradients, learning_rate)
 
 
 def _reduce(how, names, gradients, learning_rate):
@@ -168,8 +151,8 @@ def DistributedGradientTape(
         compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
             {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
             below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
-        sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
-            warning.
+        sparse_as_dense: make gradients that are IndexedSlices dense. Otherwise only the rows that some worker has
+            are sent, and they stay IndexedSlices: all workers must have the same gradients as such.
         op: Average, Sum, Min, Max or Product.
         gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums that
             are too large for a small type; for Average only.

@@ -7,7 +7,6 @@ import contextlib
 import operator
 import re
 import struct
-import warnings
 from typing import TYPE_CHECKING, Any, Sequence, Union
 
 import tensorflow as tf
@@ -31,6 +30,7 @@ from byteps._coded_names import choose_compressor, coding_of, require_name
 from byteps._errors import InvalidError
 from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
+from byteps._sparse import check_reduction
 from byteps.common import get_pushpull_speed
 
 from ._library import operations
@@ -156,15 +156,36 @@ def _reduce(tensor, name, op, priority, prescale, postscale, coding=None, learni
 
 def _dense(tensor, what):
     """Return a dense tensor of what a user has given."""
-    if isinstance(tensor, tf.IndexedSlices):
-        warnings.warn(
-            f"{what}: the gradient of an embedding (IndexedSlices) is sent as a dense tensor, with its zeros; "
-            "sparse_as_dense=True says that this is meant",
-            stacklevel=4,
-        )
-    elif isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
+    if isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError(f"{what}: a {type(tensor).__name__} is not supported; give its dense form")
     return tf.convert_to_tensor(tensor)
+
+
+def _reduce_rows(slices, name, op, priority, scales, compression):
+    """Return IndexedSlices with the rows that those of any worker have."""
+    check_reduction(op, coding_of(compression))
+    if slices.dense_shape is None:
+        raise ValueError("push_pull: IndexedSlices need a dense_shape")
+    if name is None:
+        raise ValueError("push_pull: IndexedSlices need a name in eager mode, the same on all workers: give name=")
+    small, context = compression.compress(slices.values)
+    with _in_turn(name) as made:
+        indices, values = operations.byteps_push_pull_rows(
+            indices=tf.cast(slices.indices, tf.int64),
+            values=small,
+            rows=tf.cast(slices.dense_shape[0], tf.int64),
+            tensor_name=_attribute(name),
+            op=int(op),
+            waits=int(tf.executing_eagerly()),
+            priority=priority,
+            prescale_bits=_bits(scales[0]),
+            postscale_bits=_bits(scales[1]),
+        )
+        made(values)
+    indices.set_shape([None])
+    values.set_shape(tf.TensorShape([None]).concatenate(small.shape[1:]))
+    values = compression.decompress(values, context)
+    return tf.IndexedSlices(values, tf.cast(indices, slices.indices.dtype), slices.dense_shape)
 
 
 def _require_numbers(tensor):
@@ -195,14 +216,17 @@ def push_pull(
 
     Args:
         tensor: a tensor, a variable or what becomes one, of any shape; shape and type must be the same on all
-            workers. IndexedSlices are sent as a dense tensor.
+            workers. Of tf.IndexedSlices only the rows that they have are sent, and the result is IndexedSlices with
+            the rows of all workers. These need a name in eager mode, are summed or averaged, their average is the
+            sum divided by the number of workers, and they are not differentiated.
         scope: put in front of the name, if that is not given.
         average: True (the default): the mean; False: the sum. The average of integers is rounded down; their
             sums and products wrap.
         device_dense: the device to compute on, as for tf.device(); the result is there, too.
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes the tensor, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. It needs a name then in eager mode.
+            {"compressor": "onebit", "ef": "vanilla"}, say. It needs a name then in eager mode. The network codes no
+            IndexedSlices.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         enable_async: must be False; declare(name, mode="async") makes a tensor asynchronous.
         name: of the tensor, the same on all workers. None: in a graph it follows from the graph's names; in
@@ -226,10 +250,13 @@ def push_pull(
     op = choose_op(average, op)
     compression = choose_compressor(compression, Compression.none)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
-        tensor = _dense(tensor, "push_pull")
+        is_rows = isinstance(tensor, tf.IndexedSlices)
+        tensor = tensor if is_rows else _dense(tensor, "push_pull")
         _require_numbers(tensor)
         if name is None:
             name = _default_name("BytePSPushPull", tensor, scope)
+        if is_rows:
+            return _reduce_rows(tensor, name, op, priority, (prescale_factor, postscale_factor), compression)
         small, context = compression.compress(tensor)
         coding = coding_of(compression)
         require_name(name, coding)

@@ -21,18 +21,14 @@
 #include <byteps/byteps.h>
 #include <byteps/framework.h>
 
-#include "c_api.h"
+#include "tensorflow.h"
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "tensorflow", PLUGIN_VERSION);
 BPS_FRAMEWORK_NOTE("tensorflow", "2.13"); /* the first with TF_NewAsyncKernelBuilder(); _library.py says so, too */
 
 #define LIBRARY "libtensorflow_framework.so"
 
-static struct {
-#define FIELD(result, name, parameters) result(*name) parameters;
-    TENSORFLOW_SYMBOLS(FIELD)
-#undef FIELD
-} tf;
+struct tensorflow tf;
 
 static char refusal[512]; /* why the operations are not there; "" if they are */
 
@@ -56,8 +52,7 @@ static const struct {
     {TF_FLOAT8_E5M2, BPS_FLOAT8_E5M2},
 };
 
-/* BPS_DTYPES if it cannot be sent. */
-static uint32_t dtype_of(int type)
+uint32_t dtype_of(int type)
 {
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (types[i].type == type)
@@ -93,7 +88,7 @@ static int code_of(bps_status status)
 }
 
 /* With the core's own number as a payload, which tells apart what is one to TensorFlow; _failures.py reads it. */
-static void set_status(TF_Status *out, bps_status status, const char *text)
+void set_status(TF_Status *out, bps_status status, const char *text)
 {
     char number[16];
 
@@ -154,7 +149,8 @@ static void callback_run(struct callback *callback)
 struct kernel {
     char *name; /* of the tensor; "": unnamed */
     bool is_broadcast;
-    bool waits; /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
+    bool has_rows; /* its inputs and outputs are those of rows.c */
+    bool waits;    /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
     uint32_t op, root;
     int32_t priority;
     double prescale, postscale;
@@ -167,6 +163,7 @@ struct call {
     TF_OpKernelContext *context;
     TF_Tensor *in; /* NULL: the result comes into its place */
     TF_Tensor *out;
+    struct rows *rows; /* NULL: of a dense tensor */
     struct callback done;
 };
 
@@ -229,13 +226,15 @@ static void read_attributes(struct kernel *kernel, TF_OpKernelConstruction *cons
         kernel->waits = int_attribute(construction, "waits", status) != 0;
         kernel->prescale = double_attribute(construction, "prescale_bits", status);
         kernel->postscale = double_attribute(construction, "postscale_bits", status);
+        if (kernel->has_rows)
+            return;
         kernel->has_rate = int_attribute(construction, "rates", status) != 0;
         if (int_attribute(construction, "declares", status) != 0)
             kernel->coding = text_attribute(construction, "coding", status);
     }
 }
 
-static void *kernel_create(TF_OpKernelConstruction *construction, bool is_broadcast)
+static void *kernel_create(TF_OpKernelConstruction *construction, bool is_broadcast, bool has_rows)
 {
     TF_Status *status = tf.TF_NewStatus();
     struct kernel *kernel = calloc(1, sizeof(*kernel));
@@ -244,6 +243,7 @@ static void *kernel_create(TF_OpKernelConstruction *construction, bool is_broadc
         set_status(status, BPS_ERR_NOMEM, NULL);
     } else {
         kernel->is_broadcast = is_broadcast;
+        kernel->has_rows = has_rows;
         read_attributes(kernel, construction, status);
     }
     if (tf.TF_GetCode(status) != TF_OK) {
@@ -257,12 +257,17 @@ static void *kernel_create(TF_OpKernelConstruction *construction, bool is_broadc
 
 static void *push_pull_create(TF_OpKernelConstruction *construction)
 {
-    return kernel_create(construction, false);
+    return kernel_create(construction, false, false);
 }
 
 static void *broadcast_create(TF_OpKernelConstruction *construction)
 {
-    return kernel_create(construction, true);
+    return kernel_create(construction, true, false);
+}
+
+static void *rows_create(TF_OpKernelConstruction *construction)
+{
+    return kernel_create(construction, false, true);
 }
 
 /* The operation has ended: on the core's thread, or in a call that could not start it. */
@@ -270,14 +275,16 @@ static void finish(void *arg, bps_status status, const char *text)
 {
     struct call *call = arg;
     struct callback done = call->done;
+    TF_Status *result = tf.TF_NewStatus();
 
-    if (status < 0) {
-        TF_Status *failure = tf.TF_NewStatus();
-
-        set_status(failure, status, text);
-        tf.TF_OpKernelContext_Failure(call->context, failure);
-        tf.TF_DeleteStatus(failure);
-    }
+    if (status < 0)
+        set_status(result, status, text);
+    else if (call->rows != NULL)
+        rows_give(call->rows, call->context, result);
+    if (tf.TF_GetCode(result) != TF_OK)
+        tf.TF_OpKernelContext_Failure(call->context, result);
+    tf.TF_DeleteStatus(result);
+    rows_delete(call->rows);
     if (call->in != NULL)
         tf.TF_DeleteTensor(call->in);
     if (call->out != NULL)
@@ -394,7 +401,10 @@ static void start(const struct kernel *kernel, struct call *call)
     };
     bps_status result;
 
-    take_tensors(call, &request, shape, status);
+    if (kernel->has_rows)
+        call->rows = rows_take(call->context, &request, shape, status);
+    else
+        take_tensors(call, &request, shape, status);
     request.learning_rate = learning_rate(kernel, call->context, status);
     if (tf.TF_GetCode(status) != TF_OK) {
         tf.TF_OpKernelContext_Failure(call->context, status);
@@ -486,6 +496,11 @@ static void shape_of_input(TF_ShapeInferenceContext *context, TF_Status *status)
     tf.TF_DeleteShapeHandle(shape);
 }
 
+static void shape_of_rows(TF_ShapeInferenceContext *context, TF_Status *status)
+{
+    tf.TF_ShapeInferenceContextSetUnknownShape(context, status);
+}
+
 static void shape_of_number(TF_ShapeInferenceContext *context, TF_Status *status)
 {
     TF_ShapeHandle *shape = tf.TF_ShapeInferenceContextScalar(context);
@@ -504,19 +519,45 @@ static TF_OpDefinitionBuilder *new_op(const char *name, TF_InferShape infer)
     return builder;
 }
 
-/*
- * An operation on a tensor. It takes all types, and the kernel refuses some: a list of them could not name those
- * with an underscore.
- */
+/* It takes all types, and the kernel refuses some: a list of them could not name those with an underscore. */
+static void add_tensor_attributes(TF_OpDefinitionBuilder *builder)
+{
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "T: type");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "tensor_name: string = ''");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "priority: int = 0");
+}
+
+/* An operation on a dense tensor. */
 static TF_OpDefinitionBuilder *new_tensor_op(const char *name)
 {
     TF_OpDefinitionBuilder *builder = new_op(name, shape_of_input);
 
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "T: type");
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "tensor_name: string = ''");
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "priority: int = 0");
+    add_tensor_attributes(builder);
     tf.TF_OpDefinitionBuilderAddInput(builder, "tensor: T");
     tf.TF_OpDefinitionBuilderAddOutput(builder, "result: T");
+    return builder;
+}
+
+static void add_push_pull_attributes(TF_OpDefinitionBuilder *builder)
+{
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "op: int");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "waits: int = 0");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "prescale_bits: int");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "postscale_bits: int");
+}
+
+/* push_pull of rows of a table, of which `rows` says how many the whole one has. */
+static TF_OpDefinitionBuilder *new_rows_op(void)
+{
+    TF_OpDefinitionBuilder *builder = new_op("BytepsPushPullRows", shape_of_rows);
+
+    add_tensor_attributes(builder);
+    add_push_pull_attributes(builder);
+    tf.TF_OpDefinitionBuilderAddInput(builder, "indices: int64");
+    tf.TF_OpDefinitionBuilderAddInput(builder, "values: T");
+    tf.TF_OpDefinitionBuilderAddInput(builder, "rows: int64");
+    tf.TF_OpDefinitionBuilderAddOutput(builder, "result_indices: int64");
+    tf.TF_OpDefinitionBuilderAddOutput(builder, "result_values: T");
     return builder;
 }
 
@@ -524,15 +565,15 @@ static void define_ops(TF_Status *status)
 {
     TF_OpDefinitionBuilder *builder = new_tensor_op("BytepsPushPull");
 
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "op: int");
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "waits: int = 0");
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "prescale_bits: int");
-    tf.TF_OpDefinitionBuilderAddAttr(builder, "postscale_bits: int");
+    add_push_pull_attributes(builder);
     tf.TF_OpDefinitionBuilderAddAttr(builder, "rates: int >= 0");
     tf.TF_OpDefinitionBuilderAddInput(builder, "learning_rate: rates * double"); /* one or none */
     tf.TF_OpDefinitionBuilderAddAttr(builder, "declares: int = 0");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "coding: string = ''");
     tf.TF_RegisterOpDefinition(builder, status);
+    if (tf.TF_GetCode(status) != TF_OK)
+        return;
+    tf.TF_RegisterOpDefinition(new_rows_op(), status);
     if (tf.TF_GetCode(status) != TF_OK)
         return;
     builder = new_tensor_op("BytepsBroadcast");
@@ -550,16 +591,18 @@ static void define_kernels(const char *device, TF_Status *status)
     static const struct {
         const char *op;
         TF_CreateKernel create;
-        bool has_rate;
-    } ops[] = {{"BytepsPushPull", push_pull_create, true}, {"BytepsBroadcast", broadcast_create, false}};
+        const char *arguments[6]; /* inputs and outputs */
+    } ops[] = {
+        {"BytepsPushPull", push_pull_create, {"tensor", "learning_rate", "result"}},
+        {"BytepsPushPullRows", rows_create, {"indices", "values", "rows", "result_indices", "result_values"}},
+        {"BytepsBroadcast", broadcast_create, {"tensor", "result"}},
+    };
     TF_KernelBuilder *builder;
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && tf.TF_GetCode(status) == TF_OK; i++) {
         builder = tf.TF_NewAsyncKernelBuilder(ops[i].op, device, ops[i].create, compute, kernel_delete);
-        tf.TF_KernelBuilder_HostMemory(builder, "tensor");
-        tf.TF_KernelBuilder_HostMemory(builder, "result");
-        if (ops[i].has_rate)
-            tf.TF_KernelBuilder_HostMemory(builder, "learning_rate");
+        for (const char *const *argument = ops[i].arguments; *argument != NULL; argument++)
+            tf.TF_KernelBuilder_HostMemory(builder, *argument);
         tf.TF_RegisterKernelBuilder(ops[i].op, builder, status);
     }
     for (size_t i = 0; i < QUESTIONS && tf.TF_GetCode(status) == TF_OK; i++) {

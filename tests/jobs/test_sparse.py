@@ -3,6 +3,7 @@
 
 import unittest
 
+import harness
 import scripted
 
 scripted.require("numpy")
@@ -33,6 +34,24 @@ class Torch(scripted.TestCase):
 
     def test_three_workers(self):
         self.run_script("torch_sparse.py", workers=3, servers=2, options=SMALL)
+
+
+class TensorFlow(scripted.TestCase):
+    framework = "keras"
+
+    def check(self, *checks, workers, servers):
+        self.python = harness.framework_python("tensorflow")
+        env = {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
+        self.run_script("tensorflow_sparse.py", *checks, workers=workers, servers=servers, options=SMALL, env=env)
+
+    def test_alone(self):
+        self.check("check_slices", "check_tape", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.check(workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.check("check_slices", "check_sessions", "check_tape", workers=3, servers=2)
 
 
 if __name__ == "__main__":

@@ -102,9 +102,14 @@ def model_coding_text(compression: Coding) -> str | None:
     return text if not text or "min_bytes" in _parts(text) else f"{text}; min_bytes={_min_bytes()}"
 
 
+def asks_for_momentum(text: str | None) -> bool:
+    """Return whether such a text does."""
+    return _parts(text).get("momentum", "none") != "none"
+
+
 def check_momentum(text: str | None, of_optimizer: bool) -> None:
     """Raise ValueError if such a text asks for momentum, and the optimizer has some, too."""
-    if _parts(text).get("momentum", "none") != "none" and of_optimizer:
+    if asks_for_momentum(text) and of_optimizer:
         raise ValueError(
             "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
             "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"

@@ -6,7 +6,8 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING
 
-from ._basics import start
+from ._basics import Average, Sum, start
+from ._coding import asks_for_momentum
 from ._native import bps as _bps
 
 if TYPE_CHECKING:
@@ -18,6 +19,16 @@ def start_rows(
 ) -> Any:
     """Start it, under the name in the job. Returns (the extension's handle, the rows), for result_buffers() later."""
     return start(_bps.push_pull_rows, indices, values, rows, name, op, priority, prescale, postscale)
+
+
+def check_reduction(op: int, coding: str | None) -> None:
+    """Raise ValueError if a reduction does not work on rows: with zeros for the rows that a worker lacks it does."""
+    if op not in (Average, Sum):
+        raise ValueError("the rows of a sparse tensor are summed or averaged, nothing else; make it dense")
+    if asks_for_momentum(coding):
+        raise ValueError(
+            "compression: momentum is asked for, which the rows of a sparse tensor do not get; make it dense"
+        )
 
 
 def _buffer(owner: Any, address: int, size: int) -> ctypes.Array[ctypes.c_ubyte]:

@@ -129,7 +129,7 @@ def check_arguments_of_the_original():
     equal(bps.push_pull(tf.Variable(value), average=False), total())
     equal(bps.push_pull(value, op=bps.Sum, prescale_factor=2.0, postscale_factor=0.5), total())
     checks.raised(ValueError, lambda: bps.push_pull(value, op=17), "is not a reduction")
-    checks.raised(NotImplementedError, lambda: bps.push_pull(value, enable_async=True), "asynchronous")
+    checks.raised(NotImplementedError, lambda: bps.push_pull(value, enable_async=True), "mode=")
 
 
 def check_average_and_op():
@@ -291,10 +291,9 @@ def check_all_are_in_flight_at_once():
 
 def check_indexed_slices():
     slices = tf.IndexedSlices(tf.ones((2, 3)), tf.constant([0, 2]), dense_shape=tf.constant([4, 3]))
-    result = bps.push_pull(slices, op=bps.Sum)
-    expected = np.zeros((4, 3), np.float32)
-    expected[[0, 2]] = bps.size()
-    equal(result, tf.constant(expected))
+    result = bps.push_pull(slices, op=bps.Sum, name="slices")
+    equal(result.indices, tf.constant([0, 2]))
+    equal(result.values, tf.fill((2, 3), float(bps.size())))
 
 
 def check_what_cannot_be_sent():
