@@ -14,6 +14,7 @@ from byteps._basics import Max, ReduceOp, Sum, rank, size
 from byteps._coded_names import coding_of, declare_coded
 from byteps._names import unique_name
 
+from ._rows import Journey, is_rows
 from .compression import from_parameters
 from .ops import broadcast_inplace, push_pull_inplace
 
@@ -79,6 +80,9 @@ class BytePS(KVStoreBase):
         values = value if isinstance(value, (list, tuple)) else [value]
         self._refuse_stale(key, values)
         targets = values if out is None else out if isinstance(out, (list, tuple)) else [out]
+        if is_rows(values[0]):
+            self.start_rows(key, values, targets, priority).wait_to_read()
+            return
         total = values[0] if len(values) == 1 and out is None else sum_of(values, targets[0])
         small, context = self._compression.compress(total)
         name = self._name("gradient", key)
@@ -88,6 +92,11 @@ class BytePS(KVStoreBase):
         for target in targets:
             if target is not result:
                 result.copyto(target)
+
+    def start_rows(self, key: Key, values: list, targets: list, priority: int = 0) -> Journey:
+        """Start a pushpull() of row-sparse arrays; wait_to_read() of what is returned ends it."""
+        name = self._name("gradient", key)
+        return Journey(values, targets, name, self._op, priority, self._scales, self._compression)
 
     def _refuse_stale(self, key, gradients):
         if self._takes_stale:

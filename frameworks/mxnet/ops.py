@@ -11,6 +11,7 @@ from byteps._basics import ReduceOp, check_root, choose_op, declare, full_name
 from byteps._horovod import refuse_process_set
 
 from . import _library
+from ._rows import Journey, is_rows
 
 __all__ = [
     "allreduce",
@@ -73,6 +74,12 @@ def push_pull_inplace(
     learning_rate: float = 0.0,
 ) -> mx.nd.NDArray:
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
+    if is_rows(tensor):
+        if name is None:
+            raise ValueError("a row-sparse array needs a name, the same on all workers")
+        scales = prescale_factor, postscale_factor
+        Journey([tensor], [tensor], name, choose_op(average, op), priority, scales).wait_to_read()
+        return tensor
     return _enqueue(
         tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor, learning_rate
     )
@@ -93,7 +100,9 @@ def push_pull(
     With a name it returns at once, as all operations of MXNet do; any number of them is in flight at once.
 
     Args:
-        tensor: an mxnet.nd.NDArray or an mxnet.np.ndarray, dense; shape and type must be the same on all workers.
+        tensor: an mxnet.nd.NDArray or an mxnet.np.ndarray; shape and type must be the same on all workers. Of a
+            row-sparse one only the rows that it has are sent, and the result has the rows of all workers. It needs a
+            name, is summed or averaged, and the result is there when this returns, or an error of byteps raised.
         average: True (the default): the mean; False: the sum. The average of integers is rounded down; their
             sums and products wrap.
         name: of the tensor, the same on all workers; arrays in flight at once need different ones. None: the n-th

@@ -15,6 +15,7 @@ from byteps._names import unique_name
 
 from ._async import Shared, check_optimizer
 from ._failures import wait_all
+from ._rows import clear, is_rows
 from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters, synced
 from .kvstore import BytePS, spread, sum_of
@@ -37,6 +38,8 @@ class DistributedTrainer(gluon.Trainer):
 
     A gradient that backward() has not made anew since the last step counts as zeros. With ``ignore_stale_grad=True``,
     the same on all workers, a parameter is left out where no worker has used it; where some have, all update it.
+
+    Of a row-sparse gradient, as of ``gluon.nn.Embedding(sparse_grad=True)``, only rows that some worker has are sent.
 
     In an elastic job (``cluster.min_workers``) a step changes nothing before all its gradients are there: one that
     fails can be made again. Newcomers make their first step with workers that have made many, so the trainer sends
@@ -109,8 +112,10 @@ class DistributedTrainer(gluon.Trainer):
             compression_params=compression_params,
             update_on_kvstore=False,
         )
+        self._contains_sparse_grad = False  # with some, Gluon refuses stores that are not its own
         if self._shared is None:
-            self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
+            coded = (i for i, one in enumerate(self._params) if one.grad_req != "null" and one._grad_stype == "default")
+            self._store.declare_gradients(coded)
         else:
             check_optimizer(self._optimizer)
         self._whole = is_elastic()
@@ -153,15 +158,27 @@ class DistributedTrainer(gluon.Trainer):
         before = self._optimizer.rescale_grad if self._signs and self._steps else 1.0
         for parameter in self._trained():
             for weight, gradient in zip(parameter.list_data(), parameter.list_grad()):
-                if not weight._fresh_grad:
-                    gradient[:] = 0  # it is the average of an earlier step
+                if not weight._fresh_grad:  # it is the average of an earlier step
+                    if is_rows(gradient):
+                        clear(gradient)
+                    else:
+                        gradient[:] = 0
                 elif before != 1:
                     gradient *= before
-        super()._allreduce_grads()
+        waited = self._start_reducing()
         if self._whole:
-            wait_all(gradient for parameter in self._trained() for gradient in parameter.list_grad())
+            waited += [gradient for parameter in self._trained() for gradient in parameter.list_grad()]
+        wait_all(waited)
         if before != 1:
             self._optimizer.rescale_grad = 1.0
+
+    def _start_reducing(self):
+        """Give all gradients to the store; return the rows, which are given last, as Python waits for them."""
+        gradients = [(i, one.list_grad()) for i, one in enumerate(self._params) if one.grad_req != "null"]
+        for i, arrays in gradients:
+            if not is_rows(arrays[0]):
+                self._store.pushpull(i, arrays, priority=-i)
+        return [self._store.start_rows(i, arrays, arrays, -i) for i, arrays in gradients if is_rows(arrays[0])]
 
     def _sum_over_devices(self):
         for parameter in self._trained():

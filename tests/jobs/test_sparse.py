@@ -54,5 +54,22 @@ class TensorFlow(scripted.TestCase):
         self.check("check_slices", "check_sessions", "check_tape", workers=3, servers=2)
 
 
+class MXNet(scripted.TestCase):
+    framework = "mxnet"
+
+    def check(self, *checks, workers, servers):
+        self.python = harness.framework_python("mxnet")
+        self.run_script("mxnet_sparse.py", *checks, workers=workers, servers=servers, options=SMALL)
+
+    def test_alone(self):
+        self.check(workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.check("check_arrays", "check_only_rows_travel", workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.check(workers=3, servers=2)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -130,7 +130,10 @@ def check_all_are_in_flight_at_once():
 def check_refusals():
     checks.raised(TypeError, lambda: bps.push_pull_inplace(np.ones(3)), "not ndarray")
     sparse = mx.nd.ones((3, 3)).tostype("row_sparse")
-    checks.raised(TypeError, lambda: bps.push_pull_inplace(sparse, name="s"), "s: the array is sparse")
+    checks.raised(ValueError, lambda: bps.push_pull_inplace(sparse), "needs a name")
+    checks.raised(TypeError, lambda: bps.broadcast(sparse, 0, name="s"), "s: the array is sparse")
+    csr = sparse.tostype("default").tostype("csr")
+    checks.raised(TypeError, lambda: bps.push_pull_inplace(csr, name="s"), "s: the array is sparse")
     checks.raised(TypeError, lambda: bps.push_pull(mx.nd.ones((3,)), name=3), "must be a str")
     checks.raised(ValueError, lambda: bps.push_pull(mx.nd.ones((3,)), op=17), "not a reduction")
     checks.raised(ValueError, lambda: bps.broadcast(mx.nd.ones((3,)), bps.size()), "not the rank of a worker")
