@@ -66,19 +66,6 @@ def ddp(side, network, plain):
     return nn.parallel.DistributedDataParallel(network, broadcast_buffers=False), plain, None
 
 
-def byteps_and_gloo(how, rank):
-    bps, place = byteps(how, rank)
-    gloo(how, place.rank)
-    return bps, place
-
-
-def hook(bps, network, plain):
-    """PyTorch's own wrapper, whose gradients go by BytePS: no round of it waits for all when there is a quorum."""
-    wrapped, _, _ = ddp(bps, network, plain)
-    wrapped.register_comm_hook(None, bps.ddp_hook.push_pull_hook)
-    return wrapped, plain, None
-
-
 def lighthouse(how, rank):
     """torchft's manager of this worker."""
     import torch.distributed as dist
@@ -107,7 +94,7 @@ def torchft_local(torchft_side, network, plain):
 
 
 KINDS = {"optimizer": (byteps, optimizer), "local": (byteps, local), "diloco": (byteps, diloco),
-         "streaming": (byteps, streaming), "ddp": (gloo, ddp), "hook": (byteps_and_gloo, hook),
+         "streaming": (byteps, streaming), "ddp": (gloo, ddp),
          "torchft": (lighthouse, torchft_local)}
 
 

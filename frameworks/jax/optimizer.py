@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from byteps._basics import choose_op
+from byteps._async import refuse
+from byteps._basics import choose_op, is_async
 from byteps._coded_names import choose_compressor
 from byteps._coding import model_coding_text
 from byteps._names import unique_name
@@ -81,6 +82,8 @@ def distributed(
         raise ValueError(f"backward_passes_per_step={passes} must be 1 or more")
 
     def update(gradients, *arguments, **extra):
+        if is_async():
+            refuse("is not there for JAX: its parameters are no variables that servers could keep")
         gradients = push_pull(
             gradients,
             name=unique_name("Gradient", update),

@@ -29,6 +29,10 @@ class Training(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("jax_train.py", workers=3, servers=1)
 
+    def test_asynchronous(self):
+        self.run_script("jax_train.py", "refuses_asynchronous_training", workers=1, servers=0,
+                        options=["--set", "worker.async=true"])
+
 
 if __name__ == "__main__":
     unittest.main()

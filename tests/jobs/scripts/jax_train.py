@@ -212,5 +212,11 @@ def check_smaller_types():
             assert np.allclose(weights[name], value, atol=0.05), name
 
 
+def refuses_asynchronous_training():
+    optimizer = bps.DistributedOptimizer(optax.sgd(0.1))
+    gradients = {"w": jnp.ones(3)}
+    checks.raised(ValueError, lambda: optimizer.update(gradients, optimizer.init(gradients)), "not there for JAX")
+
+
 if __name__ == "__main__":
     checks.main(globals(), bps)
