@@ -4,7 +4,7 @@
 
 #include "sum/value.h"
 
-/* Of a PUSH that is coded. */
+/* Of a PUSH that is coded, but for EXACT, which is ROWS of one that is not. */
 #define CODED_FLAGS (BPS_FLAG_BRINGS | BPS_FLAG_DROPPED)
 
 static bool names_round(const struct bps_header *h)
@@ -94,7 +94,7 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     struct bps_contribution c;
     struct bps_header plain = *header;
     plain.coding = 0;
-    plain.flags &= (uint8_t)~CODED_FLAGS;
+    plain.flags &= (uint8_t)~(CODED_FLAGS | BPS_FLAG_EXACT);
     bps_status status = bps_frame_contribution(&plain, &c);
     if (status != BPS_OK) {
         return status;
