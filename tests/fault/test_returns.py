@@ -109,7 +109,7 @@ class Ends(unittest.TestCase):
             job.open("again")
             for rank in range(2):
                 job.wait_for("waiting for it to come back", f"worker {rank}", "err")
-            job.start_scheduler("scheduler again", job.address)
+            job.start_scheduler("scheduler again", address=job.address)
             job.start("server 0", "server 0 again")
             for part, end in job.finish().items():
                 self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
