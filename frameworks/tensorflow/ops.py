@@ -161,11 +161,16 @@ def _dense(tensor, what):
     return tf.convert_to_tensor(tensor)
 
 
+def _of_tensors(slices):
+    """Return IndexedSlices of tensors, of what a user has made them of."""
+    if slices.dense_shape is None:
+        raise ValueError("push_pull: IndexedSlices need a dense_shape")
+    return tf.IndexedSlices(*map(tf.convert_to_tensor, (slices.values, slices.indices, slices.dense_shape)))
+
+
 def _reduce_rows(slices, name, op, priority, scales, compression):
     """Return IndexedSlices with the rows that those of any worker have."""
     check_reduction(op, coding_of(compression))
-    if slices.dense_shape is None:
-        raise ValueError("push_pull: IndexedSlices need a dense_shape")
     if name is None:
         raise ValueError("push_pull: IndexedSlices need a name in eager mode, the same on all workers: give name=")
     small, context = compression.compress(slices.values)
@@ -251,7 +256,7 @@ def push_pull(
     compression = choose_compressor(compression, Compression.none)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         is_rows = isinstance(tensor, tf.IndexedSlices)
-        tensor = tensor if is_rows else _dense(tensor, "push_pull")
+        tensor = _of_tensors(tensor) if is_rows else _dense(tensor, "push_pull")
         _require_numbers(tensor)
         if name is None:
             name = _default_name("BytePSPushPull", tensor, scope)

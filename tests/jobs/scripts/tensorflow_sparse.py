@@ -56,6 +56,8 @@ def check_slices():
     scaled = bps.push_pull(slices(bps.rank(), 4), op=bps.Sum, name="scaled", prescale_factor=2.0, postscale_factor=3.0)
     same(scaled, 6 * dense(4))
     same(bps.push_pull(slices(bps.rank(), 4), op=bps.Sum, name="coded", compression="onebit"), dense(4))
+    plain = tf.IndexedSlices(tf.Variable([[1.0, 2.0]]), [3], [9, 2])
+    same(bps.push_pull(plain, name="plain"), tf.scatter_nd([[3]], [[1.0, 2.0]], [9, 2]))
 
 
 def check_nobody_has_a_row():
