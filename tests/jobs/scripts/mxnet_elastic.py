@@ -5,7 +5,7 @@
 
 Each step subtracts RATE from a counter among the parameters, so that a step that is lost or made twice shows. A worker
 that begins anew starts with other weights than the others. With the gate "die", worker 1 kills itself in the middle of
-a step: when the first gradients have been averaged, and the others have not.
+a step: when the first gradients have been averaged, and the others, with the rows of an embedding, have not.
 """
 
 import hashlib
@@ -31,10 +31,12 @@ class Net(gluon.nn.Block):
         self.layers = gluon.nn.Sequential()
         self.layers.add(gluon.nn.Dense(300, in_units=20), gluon.nn.BatchNorm(in_channels=300))
         self.layers.add(gluon.nn.Dense(1, in_units=300))
+        self.table = gluon.nn.Embedding(500, 20, sparse_grad=True)
         self.steps = self.params.get("steps", shape=(1,), init="zeros")
 
     def forward(self, x):
-        return (self.layers(x) ** 2).mean() + self.steps.data()
+        words = mx.nd.random.randint(0, 500, shape=(BATCH,))
+        return (self.layers(x + self.table(words)) ** 2).mean() + self.steps.data()
 
 
 def flat(values):
