@@ -99,7 +99,7 @@ struct bps_tensor_entry {
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
-    uint32_t path_dtype;
+    uint32_t path_dtype, path_row;
     uint64_t path_bytes;
     bool path_on_device, path_stays; /* made for device memory; and for an operation that stays there */
     struct bps_path path;

@@ -98,6 +98,15 @@ def check_table_of_another_size():
         assert np.all(result == bps.size())
 
 
+def check_rows_and_all_in_turn():
+    """A table of which rows are sent, and all of it at other times."""
+    for _ in range(3):
+        index, result = bps.push_pull_sparse([1, 2], np.ones((2, 4), "float32"), 100, "in turn", average=False)
+        assert list(index) == [1, 2]
+        assert np.all(result == bps.size())
+        assert np.all(bps.push_pull(np.ones((100, 4), "float32"), average=False, name="in turn") == bps.size())
+
+
 def check_what_is_wrong():
     ones = np.ones((1, 4), "float32")
     checks.raised(byteps.Error, lambda: bps.push_pull_sparse([10], ones, 10, "wrong"), "row 10", "0..9")
