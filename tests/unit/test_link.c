@@ -1128,7 +1128,8 @@ START_TEST(test_headers)
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
         bool known = (type >= 1 && type <= BPS_FRAME_NEWCOMERS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
-        known = known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON); /* only these have a view */
+        known =
+            known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON || type == BPS_FRAME_HELD); /* have a view */
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     memset(bytes + 80, 0, 4);
