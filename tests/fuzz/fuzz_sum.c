@@ -2,8 +2,8 @@
 /*
  * fuzz_sum.c - any bytes as a conversation of workers with a summation engine.
  *
- * The first byte chooses its kind: a shard's, with groups or without, or an aggregator's, final or partial. Some
- * contributions are coded.
+ * The first byte chooses its kind: a shard's, with groups or without, or an aggregator's, final or partial; and without
+ * how many workers rounds end. Some contributions are coded, others rows.
  * Whatever workers send, the engine stays within its blocks and what was lent to it, delivers only whole
  * slices, returns each loan once, and gives back all memory.
  */
@@ -12,6 +12,7 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
+#include "base/rows.h"
 #include "server/sum_frames.h"
 #include "sum_stubs.h"
 #include "wire/link.h"
@@ -39,8 +40,9 @@ static struct engine {
     struct bps_sum *sum;
     bool aggregates, partial;
     struct bps_sum_cursor cursor[WORKERS], opened[WORKERS];
-    uint32_t at[WORKERS]; /* bytes of the slice that have come */
-    bool closed[WORKERS]; /* the link has ended: for a frame that is not allowed, or by itself */
+    uint32_t at[WORKERS];             /* bytes of the slice that have come */
+    uint8_t sent[WORKERS][PARTITION]; /* what it consists of */
+    bool closed[WORKERS];             /* the link has ended: for a frame that is not allowed, or by itself */
     struct delivery {
         struct bps_sum_slice *slice;
         uint32_t rank;
@@ -310,12 +312,24 @@ static const struct bps_coding codings[] = {
 
 static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
 
+/* Rows of a partition, some of which there cannot be. */
+static void make_rows(uint32_t rank, const struct bps_header *header)
+{
+    uint8_t *to = engine.sent[rank];
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = (uint32_t)header->priority >> 1 & 7;
+    memset(to, 0, PARTITION);
+    bps_rows_finish(to, count);
+    for (uint32_t i = 0; i < count; i++) {
+        index[i] = i * (1 + ((uint32_t)header->priority >> 5 & 3)) - ((uint32_t)header->priority >> 7 & i);
+    }
+}
+
 /* Some of the slice on its way, as a transport gives it: into the place that the engine names, or copied. */
 static void feed(uint32_t rank, uint32_t bytes)
 {
     struct bps_sum_cursor *cursor = &engine.cursor[rank];
     uint32_t left = cursor->bytes - engine.at[rank], room = left;
-    const void *from = payload;
+    const uint8_t *from = engine.sent[rank] + engine.at[rank] % PARTITION;
     bytes = bytes < left ? bytes : left;
     if (engine.closed[rank] || bytes == 0) {
         return;
@@ -324,7 +338,7 @@ static void feed(uint32_t rank, uint32_t bytes)
     if (place != NULL) {
         check(room >= 1 && room <= left);
         bytes = bytes < room ? bytes : room;
-        memcpy(place, payload, bytes);
+        memcpy(place, from, bytes);
         from = place;
     }
     engine.at[rank] += bps_sum_take(&cursor->sink, engine.at[rank], from, bytes);
@@ -335,7 +349,7 @@ static void place(uint32_t rank)
 {
     struct bps_sum_cursor *opened = &engine.opened[rank];
     if (opened->block != NULL) {
-        memcpy(opened->block, payload, opened->bytes);
+        memcpy(opened->block, engine.sent[rank], opened->bytes);
         bps_sum_placed(opened);
     }
 }
@@ -355,6 +369,11 @@ static bool push(uint32_t rank, const struct bps_header *header)
         return true;
     }
     engine.at[rank] = 0;
+    if ((header->flags & BPS_FLAG_ROWS) != 0 && header->coding == 0) {
+        make_rows(rank, header);
+    } else {
+        memcpy(engine.sent[rank], payload, sizeof payload);
+    }
     if (begin(rank, header) != BPS_OK) {
         end_link(rank);
         return true;
@@ -402,6 +421,12 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
         .priority = step[11],
     };
     out->size = bps_partition_bytes(out->bytes, PARTITION, out->partition) - (step[7] >> 4 & 2);
+    if ((step[10] & 0x40) != 0) {
+        out->flags |= BPS_FLAG_ROWS;
+        out->slice = 4u << (step[10] >> 7);
+        uint32_t whole = (uint32_t)bps_rows_bytes((uint32_t)out->priority >> 1 & 7, out->slice);
+        out->length = (step[10] & 0x10) != 0 ? step[9] : whole;
+    }
     return true;
 }
 
@@ -536,6 +561,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .partition = PARTITION,
         .slice = SLICE,
         .group = groups[kind],
+        .backups = size > 0 ? data[0] >> 3 & 3 : 0,
         .only = kind < 2 ? BPS_SUM_ALL : 0,
         .leader = LEADER,
         .partial = kind == 2,

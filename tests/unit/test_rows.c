@@ -133,7 +133,7 @@ START_TEST(test_union)
     uint8_t op = _i == 0 ? BPS_SUM : BPS_AVERAGE;
     struct bps_row_list list;
     ck_assert_int_eq(push_rows(0, op, first, 2, 0.5f), BPS_OK);
-    ck_assert_int_eq(push_rows(1, op, NULL, 0, 0), BPS_OK);
+    ck_assert_int_eq(push_rows(1, op, first, 0, 0), BPS_OK);
     ck_assert_ptr_null(result[0]);
     ck_assert_int_eq(push_rows(2, op, last, 3, 1.0f), BPS_OK);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
