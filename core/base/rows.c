@@ -6,7 +6,7 @@
 
 bool bps_rows_read(const void *data, size_t bytes, uint32_t size, uint32_t row, struct bps_row_list *out)
 {
-    uint32_t head[2], limit = bps_rows_limit(size, row);
+    uint32_t head[2], limit = bps_rows_limit(size, row), i = 0;
     if (bytes < BPS_ROWS_HEAD) {
         return false;
     }
@@ -15,21 +15,17 @@ bool bps_rows_read(const void *data, size_t bytes, uint32_t size, uint32_t row, 
         return false;
     }
     const uint32_t *index = (const uint32_t *)((const char *)data + BPS_ROWS_HEAD);
-    for (uint32_t i = 0; i < head[0]; i++) {
-        if (index[i] >= limit || (i > 0 && index[i] <= index[i - 1])) {
-            return false;
-        }
+    while (i < head[0] && index[i] < limit && (i == 0 || index[i] > index[i - 1])) {
+        i++;
     }
     *out = (struct bps_row_list){head[0], index, (const char *)data + bps_rows_before(head[0])};
-    return true;
+    return i == head[0];
 }
 
-char *bps_rows_finish(void *data, uint32_t count)
+char *bps_rows_finish(char *to, uint32_t count)
 {
-    const uint32_t head[2] = {count, 0};
-    char *to = data;
+    memcpy(to, (const uint32_t[2]){count}, BPS_ROWS_HEAD);
     size_t end = BPS_ROWS_HEAD + 4 * (size_t)count;
-    memcpy(to, head, sizeof head);
     memset(to + end, 0, bps_rows_before(count) - end);
     return to + bps_rows_before(count);
 }

@@ -24,7 +24,7 @@ static inline uint32_t bps_rows_limit(uint32_t size, uint32_t row)
     return (uint32_t)(((uint64_t)size + row - 1) / row);
 }
 
-/* Bytes before the elements of so many rows, and with them. */
+/* Bytes before the elements of so many rows, with them, and of all that may begin in a partition. */
 static inline size_t bps_rows_before(uint64_t count)
 {
     return BPS_ROWS_HEAD + (4 * count + 7) / 8 * 8;
@@ -35,9 +35,14 @@ static inline size_t bps_rows_bytes(uint64_t count, uint32_t row)
     return bps_rows_before(count) + count * row;
 }
 
+static inline size_t bps_rows_bound(uint32_t size, uint32_t row)
+{
+    return bps_rows_bytes(bps_rows_limit(size, row), row);
+}
+
 /* Whether a partition of so many bytes can have these rows, of `row` bytes each. */
 bool bps_rows_read(const void *data, size_t bytes, uint32_t size, uint32_t row, struct bps_row_list *out);
 /* Writes what comes before the elements, but for the indices, which are there; returns where elements begin. */
-char *bps_rows_finish(void *data, uint32_t count);
+char *bps_rows_finish(char *to, uint32_t count);
 
 #endif

@@ -160,12 +160,11 @@ bps_status bps_named_fix(struct bps_named *named, struct bps_form *form, struct 
 
 bps_status bps_named_reform(struct bps_named *named, const struct bps_push_pull *r)
 {
-    uint32_t size = (uint32_t)bps_dtype_size(r->dtype);
-    struct bps_form form = {.bytes = r->count * size,
+    struct bps_form form = {.bytes = r->count * bps_dtype_size(r->dtype),
                             .dtype = r->dtype,
                             .ndim = r->shape != NULL ? r->ndim : 0,
-                            .shape = (int64_t *)(uintptr_t)r->shape, /* it is only read */
-                            .row = r->rows != NULL ? (uint32_t)(r->count / (uint64_t)r->shape[0]) * size : 0};
+                            .shape = (int64_t *)(uintptr_t)r->shape}; /* it is only read */
+    form.row = r->rows != NULL ? (uint32_t)(form.bytes / (uint64_t)r->shape[0]) : 0;
     if (atomic_load_explicit(&named->formed, memory_order_acquire) && named->form.row == form.row &&
         bps_form_is(&named->form, form.dtype, form.bytes, form.ndim, form.shape)) {
         return BPS_OK;

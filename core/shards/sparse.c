@@ -81,8 +81,7 @@ static void sparse_refuse(struct bps_task *task, bps_status status, const char *
 static bps_status sparse_expect(struct bps_task *task, uint32_t index, uint32_t bytes)
 {
     struct rows_push *own = rows_push_of(task);
-    size_t bound = bps_rows_bytes(bps_rows_limit(task->bytes, row_of(task)), row_of(task));
-    if (bytes < BPS_ROWS_HEAD || bytes > bound) {
+    if (bytes < BPS_ROWS_HEAD || bytes > bps_rows_bound(task->bytes, row_of(task))) {
         return BPS_ERR_PROTOCOL;
     }
     own->result_bytes = bytes;

@@ -21,24 +21,6 @@ struct decoded {
     double share;
 };
 
-static struct bps_block *coded_sum_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
-{
-    bps_assert(bps_cursor_round(cursor)->spec.coding != NULL && offset <= cursor->bytes);
-    (void)offset;
-    *room = cursor->bytes;
-    return &bps_part_of(cursor)->block;
-}
-
-static bps_status coded_sum_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
-{
-    bps_assert(offset <= cursor->bytes && bytes <= cursor->bytes - offset);
-    char *block = bps_block_get(cursor->sum, &bps_part_of(cursor)->block, cursor->bytes);
-    if (block != NULL && block + offset != data) {
-        memcpy(block + offset, data, bytes);
-    }
-    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
-}
-
 /* The first one decoded makes the sum, the others are added to it; shares of them, from a block of their own. */
 static bps_status add_all(const struct decoded *d, struct bps_report *report)
 {
@@ -171,16 +153,6 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
     return status;
 }
 
-/* Returns the blocks of contributions that have come. */
-static void coded_sum_free_parts(struct bps_sum_slice *slice)
-{
-    for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
-        if (!bps_part_is_open(slice, i)) {
-            bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
-        }
-    }
-}
-
 static bps_status coded_sum_finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct bps_round *round = slice->round;
@@ -198,7 +170,7 @@ static bps_status coded_sum_finish(struct bps_sum_slice *slice, struct bps_repor
         status = code(&d, report);
     }
     bps_block_put(round->sum, &d.sum);
-    coded_sum_free_parts(slice);
+    bps_apart_free(slice);
     return status;
 }
 
@@ -217,8 +189,8 @@ const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t p
 
 const struct bps_sum_policy bps_coded = {
     .apart = true,
-    .entry = coded_sum_entry,
-    .take = coded_sum_take,
+    .entry = bps_apart_entry,
+    .take = bps_apart_take,
     .finish = coded_sum_finish,
-    .free_parts = coded_sum_free_parts,
+    .free_parts = bps_apart_free,
 };

@@ -152,7 +152,7 @@ static bool fits_slice(const struct bps_sum_slice *slice, uint32_t bytes)
 {
     const struct bps_spec *spec = &slice->round->spec;
     if (spec->row > 0) {
-        return bytes >= BPS_ROWS_HEAD && bytes <= bps_rows_bytes(bps_rows_limit(slice->bytes, spec->row), spec->row);
+        return bytes >= BPS_ROWS_HEAD && bytes <= bps_rows_bound(slice->bytes, spec->row);
     }
     if (spec->coding == NULL || spec->coding->compressor == NULL) {
         return bytes == slice->bytes;

@@ -23,14 +23,6 @@
 
 /* ---- contributions ---- */
 
-static struct bps_block *one_pass_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
-{
-    bps_assert(bps_cursor_round(cursor)->policy->apart && offset <= cursor->bytes);
-    (void)offset;
-    *room = cursor->bytes;
-    return &bps_part_of(cursor)->block;
-}
-
 /* The last contribution, if it is whole and summed at once, need not be copied to a block. */
 static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
@@ -47,17 +39,12 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 
 static bps_status one_pass_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
-    bps_assert(bps_part_of(cursor)->loan == NULL && offset <= cursor->bytes && bytes <= cursor->bytes - offset);
-    struct bps_part *part = bps_part_of(cursor);
-    part->scale = cursor->scale;
+    bps_assert(bps_part_of(cursor)->loan == NULL);
     if (borrow(cursor, offset, data, bytes)) {
+        bps_part_of(cursor)->scale = cursor->scale;
         return BPS_OK;
     }
-    char *block = bps_block_get(cursor->sum, &part->block, cursor->bytes);
-    if (block != NULL && block + offset != data) {
-        memcpy(block + offset, data, bytes);
-    }
-    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+    return bps_apart_take(cursor, offset, data, bytes);
 }
 
 /* ---- the pass ---- */
@@ -283,7 +270,7 @@ static bps_status one_pass_finish(struct bps_sum_slice *slice, struct bps_report
 
 const struct bps_sum_policy bps_one_pass = {
     .apart = true,
-    .entry = one_pass_entry,
+    .entry = bps_apart_entry,
     .take = one_pass_take,
     .finish = one_pass_finish,
     .free_parts = one_pass_free_parts,

@@ -295,6 +295,12 @@ void bps_slice_came_late(struct bps_sum_slice *slice, uint32_t rank);
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);
 
+/* ---- apart.c: of policies whose contributions stay as they have come ---- */
+struct bps_block *bps_apart_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room);
+bps_status bps_apart_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
+/* Returns the blocks of contributions that have come. */
+void bps_apart_free(struct bps_sum_slice *slice);
+
 /* ---- quorum.c ---- */
 /* Contributions with which the slices of such a round end. */
 uint32_t bps_quorum(const struct bps_sum *sum, const struct bps_ranks *ranks, const struct bps_contribution *c);

@@ -79,8 +79,7 @@ static bool fits_rows(const struct bps_contribution *c, uint32_t bytes)
     const struct bps_spec *spec = &c->spec;
     bool sums = bps_sums(&spec->roles) && (spec->op == BPS_SUM || spec->op == BPS_AVERAGE) && spec->coding == NULL;
     bool cuts = spec->row % bps_dtype_size(spec->dtype) == 0 && spec->bytes % spec->row == 0;
-    return sums && cuts && bytes > 0 && c->length >= BPS_ROWS_HEAD &&
-           c->length <= bps_rows_bytes(bps_rows_limit(bytes, spec->row), spec->row);
+    return sums && cuts && bytes > 0 && c->length >= BPS_ROWS_HEAD && c->length <= bps_rows_bound(bytes, spec->row);
 }
 
 /* Whether it has the size of what it stands for. */

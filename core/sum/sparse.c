@@ -14,31 +14,13 @@
 struct merge {
     struct bps_sum_slice *slice;
     uint32_t sources;
+    bool scaled; /* any of them */
     struct source {
         struct bps_row_list rows;
         uint32_t at; /* the next one */
         double scale;
     } *source;
 };
-
-static struct bps_block *sparse_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
-{
-    bps_assert(offset <= cursor->bytes);
-    (void)offset;
-    *room = cursor->bytes;
-    return &bps_part_of(cursor)->block;
-}
-
-static bps_status sparse_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
-{
-    struct bps_part *part = bps_part_of(cursor);
-    char *block = bps_block_get(cursor->sum, &part->block, cursor->bytes);
-    part->scale = cursor->scale;
-    if (block != NULL && block + offset != data) {
-        memcpy(block + offset, data, bytes);
-    }
-    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
-}
 
 /* Those that are there. BPS_ERR_PROTOCOL: one of them, round->lost, has sent something else. */
 static bps_status find_sources(struct merge *merge)
@@ -59,6 +41,7 @@ static bps_status find_sources(struct merge *merge)
             return BPS_ERR_PROTOCOL;
         }
         source->scale = part->scale;
+        merge->scaled |= part->scale != 1.0;
         merge->sources++;
     }
     return BPS_OK;
@@ -77,18 +60,16 @@ static uint32_t lowest(const struct merge *merge)
 }
 
 /* All that have a row are behind it. Returns how many have it: the engine's arrays say where, and times what. */
-static uint32_t pass_row(const struct merge *merge, uint32_t row, bool *scaled)
+static uint32_t pass_row(const struct merge *merge, uint32_t row)
 {
     const struct bps_round *round = merge->slice->round;
     struct bps_sum *sum = round->sum;
     uint32_t n = 0;
-    *scaled = false;
     for (uint32_t i = 0; i < merge->sources; i++) {
         struct source *source = &merge->source[i];
         if (source->at < source->rows.count && source->rows.index[source->at] == row) {
             sum->source[n] = source->rows.data + (size_t)source->at * round->spec.row;
             sum->weight[n++] = source->scale;
-            *scaled |= source->scale != 1.0;
             source->at++;
         }
     }
@@ -99,10 +80,9 @@ static uint32_t pass_row(const struct merge *merge, uint32_t row, bool *scaled)
 static uint32_t merge_indices(struct merge *merge, uint32_t *index)
 {
     uint32_t n = 0;
-    bool scaled;
     for (uint32_t row; (row = lowest(merge)) != UINT32_MAX; n++) {
         index[n] = row;
-        (void)pass_row(merge, row, &scaled);
+        (void)pass_row(merge, row);
     }
     for (uint32_t i = 0; i < merge->sources; i++) {
         merge->source[i].at = 0;
@@ -116,21 +96,11 @@ static void sum_rows(const struct merge *merge, const uint32_t *index, uint32_t 
     struct bps_sum *sum = round->sum;
     const struct bps_last_factor last = bps_quorum_factor(merge->slice);
     uint32_t row = round->spec.row, count = row / (uint32_t)bps_dtype_size(round->spec.dtype);
-    bool scaled;
+    const double *weights = merge->scaled ? sum->weight : NULL;
     BPS_CALLING(round->reducer, "reduce", NULL);
     for (uint32_t i = 0; i < n; i++, to += row) {
-        uint32_t sources = pass_row(merge, index[i], &scaled);
-        round->kernels.reduce(to, sum->source, scaled ? sum->weight : NULL, sources, count, last.scale, last.divisor);
-    }
-}
-
-/* Returns the blocks of contributions that have come. */
-static void sparse_free_parts(struct bps_sum_slice *slice)
-{
-    for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
-        if (!bps_part_is_open(slice, i)) {
-            bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
-        }
+        uint32_t sources = pass_row(merge, index[i]);
+        round->kernels.reduce(to, sum->source, weights, sources, count, last.scale, last.divisor);
     }
 }
 
@@ -163,14 +133,14 @@ static bps_status sparse_sum_finish(struct bps_sum_slice *slice, struct bps_repo
         status = merge_all(&merge);
     }
     free(merge.source);
-    sparse_free_parts(slice);
+    bps_apart_free(slice);
     return status;
 }
 
 const struct bps_sum_policy bps_sparse = {
     .apart = true,
-    .entry = sparse_entry,
-    .take = sparse_take,
+    .entry = bps_apart_entry,
+    .take = bps_apart_take,
     .finish = sparse_sum_finish,
-    .free_parts = sparse_free_parts,
+    .free_parts = bps_apart_free,
 };

@@ -318,7 +318,7 @@ static void make_rows(uint32_t rank, const struct bps_header *header)
     uint8_t *to = engine.sent[rank];
     uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = (uint32_t)header->priority >> 1 & 7;
     memset(to, 0, PARTITION);
-    bps_rows_finish(to, count);
+    bps_rows_finish((char *)to, count);
     for (uint32_t i = 0; i < count; i++) {
         index[i] = i * (1 + ((uint32_t)header->priority >> 5 & 3)) - ((uint32_t)header->priority >> 7 & i);
     }
