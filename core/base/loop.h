@@ -93,7 +93,7 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
  * and the function that it calls now (NULL: none). Loops neither begin nor end meanwhile.
  */
 struct bps_loop_look {
-    const struct bps_loop *loop;
+    struct bps_loop *loop;
     pid_t thread;
     uint32_t asked;
     uintptr_t in;

@@ -9,11 +9,7 @@
 
 void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t servers, uint32_t colocated)
 {
-    roster->workers = workers;
-    roster->servers = servers;
-    roster->colocated = colocated;
-    roster->elastic = (struct bps_elastic){.most = 0};
-    roster->told = false;
+    *roster = (struct bps_roster){.workers = workers, .servers = servers, .colocated = colocated};
     TAILQ_INIT(&roster->seats);
 }
 

@@ -20,6 +20,7 @@
 #include "group/local.h"
 #include "plugin/memory.h"
 #include "trace/trace.h"
+#include "worker/at_exit.h"
 #include "worker/meet.h"
 #include "worker/metrics.h"
 #include "worker/options.h"
@@ -254,6 +255,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
     pthread_mutex_lock(&life);
     if (atomic_load(&current) == NULL) {
         atomic_store(&alive, true);
+        bps_halt_loops_at_exit();
         why->text[0] = '\0';
         status = load_conf(options, why);
         if (status == BPS_OK) {
@@ -327,6 +329,7 @@ static bps_status api_end_job(bool keep_names, struct bps_report *report)
         pthread_mutex_unlock(&life);
         return no_job(report);
     }
+    bps_resume_loops();
     bps_status status = let_worker_go(worker, keep_names, false, report);
     api_finish(worker, NULL);
     bps_log_set_identity("");

@@ -2,6 +2,7 @@
 """How a Python program ends, and with it the job."""
 
 import os
+import pathlib
 import signal
 import tempfile
 import unittest
@@ -10,6 +11,8 @@ import harness
 import scripted
 
 scripted.require("numpy")
+
+PROGRAM = pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "exit")
 
 
 class Interrupts(unittest.TestCase):
@@ -67,6 +70,15 @@ class Ends(unittest.TestCase):
                 with self.subTest(how, servers=servers, rank=rank):
                     command = scripted.script("exit.py", how, str(rank))
                     self.failed(harness.run(command, workers=2, servers=servers), status, rank)
+
+    def test_exit_handler_that_leaves(self):
+        """What threads of the library use is still there, and they do their part."""
+        for status in (0, 3):
+            with self.subTest(status):
+                result = harness.run([str(PROGRAM), str(status)], workers=2)
+                self.assertEqual(result.status, status, result)
+                for worker in ("worker 0", "worker 1"):
+                    self.assertEqual(result.lines(worker), ["left"], result)
 
     def test_failure_that_shows_late(self):
         """The process of worker 1 outlives its Python: the job ends for it all the same."""
