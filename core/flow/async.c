@@ -28,9 +28,6 @@ bps_status bps_async_check(struct bps_operation *operation, bool other, struct b
     if (bps_sums(&operation->roles) && operation->op != BPS_SUM && operation->op != BPS_AVERAGE) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes sums and averages, nothing else");
     }
-    if (operation->request.rows != NULL) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes no rows");
-    }
     if (bps_sums(&operation->roles) && operation->request.postscale != 1.0) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes no postscale");
     }

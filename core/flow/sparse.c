@@ -32,6 +32,10 @@ struct sparse {
         uint64_t first; /* row of the table */
     } *result;
     uint32_t results; /* of so many partitions */
+    /* Of a value, whose answer has those brought: each once, ascending. NULL: nothing has come. */
+    int64_t *index;
+    char *out;
+    uint64_t out_count;
 };
 
 static uint64_t rows_of(const struct bps_push_pull *r)
@@ -142,6 +146,12 @@ uint64_t bps_sparse_bytes(const struct bps_operation *operation)
     return rows == NULL ? operation->bytes : rows->count * ((const struct sparse *)rows->state)->row;
 }
 
+uint32_t bps_sparse_row(const struct bps_operation *operation)
+{
+    const struct bps_rows *rows = operation->request.rows;
+    return rows == NULL ? 0 : ((const struct sparse *)rows->state)->row;
+}
+
 /* ---- partitions ---- */
 
 static const struct bps_push_pull *sparse_request(const struct bps_task *task)
@@ -187,12 +197,11 @@ size_t bps_sparse_packed(const struct bps_task *task)
     return bps_rows_bytes(end - first < limit ? end - first : limit, row_bytes(task));
 }
 
-/* Sums rows that are given more than once; `to` has the ones before. */
+/* Sums rows that are given more than once, from this byte of them on; `to` has the ones before. */
 static void sum_row(const struct bps_task *task, const struct bps_kernels *kernels, double scale,
-                    const struct brought *of, uint64_t n, char *to)
+                    const struct brought *of, uint64_t n, uint32_t from, uint32_t bytes, char *to)
 {
-    uint32_t row = row_bytes(task);
-    const char *in = sparse_request(task)->in;
+    const char *in = (const char *)sparse_request(task)->in + from;
     const void *source[TOGETHER + 1];
     double weight[TOGETHER + 1];
     for (uint64_t i = 0; i < n;) {
@@ -203,37 +212,48 @@ static void sum_row(const struct bps_task *task, const struct bps_kernels *kerne
         }
         for (uint32_t k = 0; k < TOGETHER && i < n; k++, i++) {
             weight[sources] = scale;
-            source[sources++] = in + of[i].at * row;
+            source[sources++] = in + of[i].at * row_bytes(task);
         }
         kernels->reduce(to, source, scale != 1.0 ? weight : NULL, sources,
-                        row / bps_dtype_size(sparse_request(task)->dtype), 1.0, 1);
+                        bytes / bps_dtype_size(sparse_request(task)->dtype), 1.0, 1);
     }
 }
 
-size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *kernels, double scale, char *to)
+/* Those of the rows brought from `base` of the table on, up to another one. */
+static size_t pack_rows(const struct bps_task *task, const struct bps_kernels *kernels, double scale, uint64_t base,
+                        uint64_t rows_end, const struct bps_row_cut *cut, char *to)
 {
-    const struct bps_push_pull *r = sparse_request(task);
-    const struct sparse *sparse = r->rows->state;
+    const struct sparse *sparse = sparse_request(task)->rows->state;
     const struct brought *brought = sparse->brought;
-    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = 0, row = row_bytes(task);
-    uint64_t first, end, base = row_at(task, task->offset);
-    own_part(task, &first, &end);
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = 0;
+    uint64_t first = brought_before(sparse, base), end = brought_before(sparse, rows_end);
     for (uint64_t i = first; i < end; i++) {
         if (i == first || brought[i].row != brought[i - 1].row) {
             index[count++] = (uint32_t)(brought[i].row - base);
         }
     }
-    char *place = bps_rows_finish(to, count);
-    for (uint64_t i = first, n; i < end; i += n, place += row) {
+    char *place = bps_row_parts_finish(to, count, cut);
+    for (uint64_t i = first, n; i < end; i += n) {
+        uint32_t number = (uint32_t)(brought[i].row - base), bytes = bps_row_part_bytes(cut, number);
+        uint32_t from = number == 0 ? cut->before : 0;
         for (n = 1; i + n < end && brought[i + n].row == brought[i].row; n++) {
         }
         if (n == 1 && scale == 1.0) {
-            memcpy(place, (const char *)r->in + brought[i].at * row, row);
+            memcpy(place, (const char *)sparse_request(task)->in + brought[i].at * cut->row + from, bytes);
         } else {
-            sum_row(task, kernels, scale, &brought[i], n, place);
+            sum_row(task, kernels, scale, &brought[i], n, from, bytes, place);
         }
+        place += bytes;
     }
     return (size_t)(place - to);
+}
+
+size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *kernels, double scale, char *to)
+{
+    uint32_t row = row_bytes(task);
+    const struct bps_row_cut whole = {.row = row, .bytes = bps_rows_limit(task->bytes, row) * row};
+    return pack_rows(task, kernels, scale, row_at(task, task->offset), row_at(task, task->offset + task->bytes), &whole,
+                     to);
 }
 
 static void drop_result(struct bps_worker *worker, struct result *result)
@@ -274,8 +294,6 @@ bps_status bps_sparse_result(const struct bps_task *task, void *data, size_t byt
     return BPS_OK;
 }
 
-/* ---- the end ---- */
-
 /* For free(). Much of it is asked for as huge pages: small ones would take longer than what is written to them. */
 static void *memory_for(size_t bytes)
 {
@@ -290,7 +308,80 @@ static void *memory_for(size_t bytes)
     return memory;
 }
 
-/* All results in one piece. */
+/* ---- slices of a value ---- */
+
+size_t bps_sparse_slice_bound(const struct bps_task *task, uint32_t offset, uint32_t bytes)
+{
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    const struct bps_row_cut cut = bps_row_cut(task->offset + offset, bytes, sparse->row);
+    uint64_t base = (task->offset + offset) / sparse->row;
+    uint32_t limit = bps_row_cut_limit(&cut);
+    uint64_t own = brought_before(sparse, base + limit) - brought_before(sparse, base);
+    return bps_row_parts_bound(own < limit ? (uint32_t)own : limit, bytes, sparse->row);
+}
+
+size_t bps_sparse_slice_pack(const struct bps_task *task, uint32_t offset, uint32_t bytes,
+                             const struct bps_kernels *kernels, double scale, char *to)
+{
+    const struct bps_row_cut cut = bps_row_cut(task->offset + offset, bytes, row_bytes(task));
+    uint64_t base = (task->offset + offset) / cut.row;
+    return pack_rows(task, kernels, scale, base, base + bps_row_cut_limit(&cut), &cut, to);
+}
+
+/* Where the answer goes. False: no memory. */
+static bool make_out(struct sparse *sparse)
+{
+    sparse->index = memory_for(sparse->count * sizeof *sparse->index);
+    sparse->out = memory_for(sparse->count * sparse->row);
+    if (sparse->index == NULL || sparse->out == NULL) {
+        free(sparse->index);
+        free(sparse->out);
+        sparse->index = NULL;
+        sparse->out = NULL;
+        return false;
+    }
+    for (uint64_t i = 0; i < sparse->count; i++) {
+        if (i == 0 || sparse->brought[i].row != sparse->brought[i - 1].row) {
+            sparse->index[sparse->out_count++] = (int64_t)sparse->brought[i].row;
+        }
+    }
+    return true;
+}
+
+/* How many of those in the answer come before this row of the table. */
+static uint64_t out_before(const struct sparse *sparse, uint64_t row)
+{
+    uint64_t low = 0, high = sparse->out_count;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        bool before = (uint64_t)sparse->index[middle] < row;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    return low;
+}
+
+bps_status bps_sparse_slice_result(const struct bps_task *task, uint32_t offset, uint32_t bytes, const char *data)
+{
+    struct sparse *sparse = sparse_request(task)->rows->state;
+    const struct bps_row_cut cut = bps_row_cut(task->offset + offset, bytes, sparse->row);
+    uint64_t base = (task->offset + offset) / cut.row;
+    if (sparse->out == NULL && !make_out(sparse)) {
+        return BPS_ERR_NOMEM;
+    }
+    uint64_t first = out_before(sparse, base), end = out_before(sparse, base + bps_row_cut_limit(&cut));
+    const char *part = data + bps_rows_before(end - first);
+    for (uint64_t i = first; i < end; i++) {
+        uint32_t number = (uint32_t)((uint64_t)sparse->index[i] - base), own = bps_row_part_bytes(&cut, number);
+        memcpy(sparse->out + i * cut.row + (number == 0 ? cut.before : 0), part, own);
+        part += own;
+    }
+    return BPS_OK;
+}
+
+/* ---- the end ---- */
+
+/* All results of partitions in one piece. */
 static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
 {
     size_t row = sparse->row;
@@ -322,7 +413,17 @@ bps_status bps_sparse_end(const struct bps_operation *operation)
     struct bps_worker *worker = bps_container(operation, const struct bps_tensor_entry, operation)->worker;
     struct bps_rows *rows = operation->request.rows;
     struct sparse *sparse = rows->state;
-    bps_status status = operation->status == BPS_OK ? collect(rows, sparse) : BPS_OK;
+    bps_status status = BPS_OK;
+    if (operation->status == BPS_OK && sparse->out != NULL) {
+        rows->out_count = sparse->out_count;
+        rows->out_index = sparse->index;
+        rows->out = sparse->out;
+    } else if (operation->status == BPS_OK) {
+        status = collect(rows, sparse);
+    } else {
+        free(sparse->index);
+        free(sparse->out);
+    }
     if (status != BPS_OK) {
         bps_rows_free(rows);
     }

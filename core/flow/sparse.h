@@ -23,6 +23,9 @@ bps_status bps_sparse_end(const struct bps_operation *operation);
 /* Bytes that an operation brings: of some rows, or all. */
 uint64_t bps_sparse_bytes(const struct bps_operation *operation);
 
+/* Bytes of a row; 0: all of the tensor is brought. */
+uint32_t bps_sparse_row(const struct bps_operation *operation);
+
 /* [core] Rows that a task brings, as bytes on the wire: at most, if some are given twice. */
 size_t bps_sparse_packed(const struct bps_task *task);
 /* [core] Puts them there, those given twice summed, times a scale; returns how many bytes there are. */
@@ -33,5 +36,15 @@ size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *ke
  * these are no rows. Then the block is the caller's.
  */
 bps_status bps_sparse_result(const struct bps_task *task, void *data, size_t bytes, size_t room);
+
+/*
+ * [core] The same of a slice of a task, so many bytes from this one on, whose tensor is a value; each part of a row
+ * belongs to the slice in which it lies. The answer is as what was packed, with other elements, and is copied to the
+ * result. BPS_ERR_NOMEM.
+ */
+size_t bps_sparse_slice_bound(const struct bps_task *task, uint32_t offset, uint32_t bytes);
+size_t bps_sparse_slice_pack(const struct bps_task *task, uint32_t offset, uint32_t bytes,
+                             const struct bps_kernels *kernels, double scale, char *to);
+bps_status bps_sparse_slice_result(const struct bps_task *task, uint32_t offset, uint32_t bytes, const char *data);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "flow/sparse.h"
 #include "flow/step.h"
 #include "flow/traced.h"
 #include "wire/link.h"
@@ -276,7 +277,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     bool on_device = bps_is_on_device(operation), stays = operation->via == BPS_VIA_DEVICE;
     if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
         tensor->path_on_device == on_device && tensor->path_stays == stays && !tensor->renamed &&
-        tensor->path_bytes == operation->bytes && tensor->path_row == tensor->named.form.row) {
+        tensor->path_bytes == operation->bytes && tensor->path_row == bps_sparse_row(operation)) {
         return BPS_OK;
     }
     bps_tensor_forget_path(tensor);
@@ -295,7 +296,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         tensor->renamed = false;
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
-        tensor->path_row = tensor->named.form.row;
+        tensor->path_row = bps_sparse_row(operation);
         tensor->path_on_device = on_device;
         tensor->path_stays = stays;
     }

@@ -59,7 +59,7 @@ static bool keeps(const struct bps_named *named, const struct bps_form *form)
 {
     const struct bps_tensor_info info = info_of(named, form);
     return named->mode == BPS_MODE_ASYNC ||
-           (form->row == 0 && named->mode == BPS_MODE_CONFIGURED && bps_graph_keeps(named->names->graph, &info));
+           (named->mode == BPS_MODE_CONFIGURED && bps_graph_keeps(named->names->graph, &info));
 }
 
 /* How a tensor of this form is coded. The lock is held. */
@@ -131,6 +131,7 @@ bps_status bps_named_choose_mode(struct bps_named *named, uint32_t mode, struct 
 static bps_status set_form(struct bps_named *named, struct bps_form *form)
 {
     form->keeps = keeps(named, form);
+    form->row = form->keeps ? 0 : form->row; /* what is pushed to a value may be rows, or all */
     struct bps_coding *coding = named_coding_of(named, form);
     form->coding = (char *)(uintptr_t)named_text_of(coding); /* it is only read */
     bps_status status = bps_form_set(&named->form, form);
@@ -165,7 +166,8 @@ bps_status bps_named_reform(struct bps_named *named, const struct bps_push_pull 
                             .ndim = r->shape != NULL ? r->ndim : 0,
                             .shape = (int64_t *)(uintptr_t)r->shape}; /* it is only read */
     form.row = r->rows != NULL ? (uint32_t)(form.bytes / (uint64_t)r->shape[0]) : 0;
-    if (atomic_load_explicit(&named->formed, memory_order_acquire) && named->form.row == form.row &&
+    if (atomic_load_explicit(&named->formed, memory_order_acquire) &&
+        (named->form.row == form.row || named->form.keeps) &&
         bps_form_is(&named->form, form.dtype, form.bytes, form.ndim, form.shape)) {
         return BPS_OK;
     }

@@ -40,8 +40,9 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
     if ((h->flags & BPS_FLAG_ROWS) != 0 && h->coding == 0) {
-        out->spec.row = h->slice;
-        out->slice = 0;
+        bool keeps = (h->flags & BPS_FLAG_KEEPS) != 0; /* such values are cut as others */
+        out->spec.row = keeps ? h->root : h->slice;
+        out->slice = keeps ? h->slice : 0;
     }
     return known && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }

@@ -104,14 +104,27 @@ const char *bps_value_copy_landed(struct bps_value_copies *copies, struct bps_va
     }
     slice->data = slice->landing;
     slice->landing = NULL;
+    slice->torn = 0;
     return slice->data;
+}
+
+static uint64_t number_in(const char *tail)
+{
+    uint64_t number;
+    memcpy(&number, tail, sizeof number);
+    return le64toh(number);
 }
 
 uint64_t bps_value_copy_number(const struct bps_value_copy *copy, uint32_t index)
 {
-    uint64_t number = 0;
-    if (copy->slice[index].data != NULL) {
-        memcpy(&number, copy->slice[index].data + bps_value_copy_bytes(copy, index) - copy->tail, sizeof number);
+    const struct bps_value_copy_slice *slice = &copy->slice[index];
+    if (slice->torn > 0) {
+        return slice->torn | BPS_VALUE_TORN;
     }
-    return le64toh(number);
+    return slice->data != NULL ? number_in(slice->data + bps_value_copy_bytes(copy, index) - copy->tail) : 0;
+}
+
+void bps_value_copy_tear(struct bps_value_copy *copy, uint32_t index, const char *tail)
+{
+    copy->slice[index].torn = number_in(tail);
 }

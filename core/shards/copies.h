@@ -24,6 +24,7 @@ struct bps_value_copy {
     uint8_t dtype;
     struct bps_value_copy_slice {
         char *data, *landing; /* blocks of the pool; NULL: none */
+        uint64_t torn;        /* the number of the newest version of which rows have come since; 0: none have */
     } slice[];
 };
 
@@ -44,7 +45,9 @@ uint32_t bps_value_copy_bytes(const struct bps_value_copy *copy, uint32_t index)
 char *bps_value_copy_land(struct bps_value_copies *copies, struct bps_value_copy *copy, uint32_t index);
 /* It is there. Returns it. */
 const char *bps_value_copy_landed(struct bps_value_copies *copies, struct bps_value_copy *copy, uint32_t index);
-/* The number of the newest version of a slice; 0: there is none. */
+/* The number of the newest version of a slice, with BPS_VALUE_TORN if only rows of it have come; 0: there is none. */
 uint64_t bps_value_copy_number(const struct bps_value_copy *copy, uint32_t index);
+/* Rows have come, with this tail. */
+void bps_value_copy_tear(struct bps_value_copy *copy, uint32_t index, const char *tail);
 
 #endif

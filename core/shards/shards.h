@@ -172,7 +172,8 @@ bps_status bps_plain_make(struct bps_task *task, uint32_t index, struct bps_head
 void bps_push_init_plain(struct bps_task *task, void *memory);
 
 /* ---- value.c ---- */
-extern const struct bps_step_ops bps_push_value; /* takes those in mode async */
+extern const struct bps_step_ops bps_push_value;      /* takes those in mode async */
+extern const struct bps_step_ops bps_push_value_rows; /* and of which some rows are sent: value_rows.c */
 
 /* ---- value_lost.c ---- */
 /* [core] Shards are lost in this view: tells their heirs what this worker has of values, and all that this was all. */

@@ -12,7 +12,7 @@
 static bool value_takes(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     (void)partition;
-    return tensor->named.form.keeps;
+    return tensor->named.form.keeps && tensor->operation.request.rows == NULL;
 }
 
 static size_t value_more(const struct bps_task *task)

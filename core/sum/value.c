@@ -4,6 +4,7 @@
  *
  * A slice of the value lies in a block that answers under way share. As long as any is, the next push makes another
  * block, of both; else it is added in place. So an answer is never copied, and never changes while it is sent.
+ * Rows (value_rows.c) are answered where they have been pushed, in a block of their own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/report.h"
+#include "base/rows.h"
 #include "plugin/use.h"
 #include "sum/value_key.h"
 
@@ -23,14 +25,16 @@ struct answer {
     double scale;
     size_t memory;
     uint32_t begun, unanswered; /* slices */
-    bool counts;                /* the answers are to have tails */
+    uint32_t tail;              /* bytes that each answer has behind the others; 0: none were asked for */
     bool resumed;               /* another shard may have answered some of it, which do not come here */
     struct answer_slice {
         struct bps_sum_slice slice; /* the first member */
         struct answer *answer;
-        struct bps_value_version *version; /* that it is answered with; NULL: it is not yet */
+        struct bps_value_version *version; /* that it is answered with; NULL: it is not yet, or with rows */
         uint32_t number; /* that it is among the worker's pushes to the slice; 0: it is not there yet */
-        void *early;     /* what was pushed, while the slice is not known; NULL: nothing */
+        char *pushed;    /* what was: while the slice is not known, and rows until they are delivered; NULL: nothing */
+        uint32_t pushed_bytes;
+        bool early; /* it waits until the slice is known */
         bool begun, over;
     } of[];
 };
@@ -91,15 +95,19 @@ static bps_status value_add(struct bps_value *v, uint32_t index, const void *dat
     if (slice->now == NULL) {
         return BPS_ERR_STATE;
     }
-    struct bps_value_version *to = slice->now->uses > 1 ? bps_value_version(v, bytes) : slice->now;
+    struct bps_value_version *to = slice->now->uses > 1 ? bps_value_version(v, slice->now->bytes) : slice->now;
     if (to == NULL) {
         return BPS_ERR_NOMEM;
     }
     const void *const source[] = {slice->now->data, data};
     const double scales[] = {1.0, a->scale};
-    BPS_CALLING(v->reducer, "reduce", NULL);
-    v->kernels.reduce(to->data, source, a->scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype), 1.0,
-                      1);
+    if (a->spec.row > 0) {
+        bps_value_add_rows(v, slice->now, to, a->spec.row, a->scale, data, bytes);
+    } else {
+        BPS_CALLING(v->reducer, "reduce", NULL);
+        v->kernels.reduce(to->data, source, a->scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype),
+                          1.0, 1);
+    }
     value_turn(v, index, to, a);
     bps_value_counts(v, index)[a->rank].pushes++;
     return BPS_OK;
@@ -107,12 +115,19 @@ static bps_status value_add(struct bps_value *v, uint32_t index, const void *dat
 
 /* ---- the end of a worker's round ---- */
 
-static void drop_early(struct answer_slice *s)
+/* Of a block for what is pushed: rows become the answer, which may have a tail. */
+static uint32_t pushed_room(const struct answer_slice *s)
 {
-    if (s->early != NULL) {
-        bps_pool_put(&s->slice.key->sum->pool, s->early, s->slice.bytes);
-        s->early = NULL;
+    return s->pushed_bytes + (s->answer->spec.row > 0 ? s->answer->tail : 0);
+}
+
+static void drop_pushed(struct answer_slice *s)
+{
+    if (s->pushed != NULL) {
+        bps_pool_put(&s->slice.key->sum->pool, s->pushed, pushed_room(s));
+        s->pushed = NULL;
     }
+    s->early = false;
 }
 
 static void value_collect(struct bps_round_base *base)
@@ -129,7 +144,7 @@ static void value_collect(struct bps_round_base *base)
         return;
     }
     for (uint32_t i = 0; failed && i < value_of(base)->slices; i++) {
-        drop_early(&a->of[i]);
+        drop_pushed(&a->of[i]);
     }
     bps_key_remove(base);
     bps_pool_put(&sum->pool, a, a->memory);
@@ -162,8 +177,10 @@ static void answer_fail_here(struct answer *a, uint32_t index, bps_status status
     char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_STATE && value_of(&a->base)->slice[index].gone) {
         snprintf(text, sizeof text,
-                 "the value of the tensor, which is in mode async, was lost with a server and with the last worker "
-                 "that knew it: broadcast it again");
+                 "the value of the tensor, which is in mode async, was lost with a server, and no worker that is "
+                 "there has all of it: broadcast it again");
+    } else if (status == BPS_ERR_PROTOCOL) {
+        snprintf(text, sizeof text, "worker %u has sent what are no rows of the tensor", a->rank);
     } else if (status == BPS_ERR_STATE) {
         snprintf(text, sizeof text, "the tensor is in mode async, and has no value yet: broadcast it first");
     } else {
@@ -180,13 +197,23 @@ static void value_answer(struct answer_slice *s)
     struct answer *a = s->answer;
     struct bps_value *v = value_of(&a->base);
     const struct bps_sum_config *config = &v->key.sum->config;
-    bps_assert(s->version == NULL && v->slice[s->slice.index].now != NULL);
-    if (a->counts) {
-        bps_value_seal(v, s->slice.index);
+    uint32_t index = s->slice.index;
+    bps_assert(!s->slice.ended && v->slice[index].now != NULL);
+    if (a->spec.row > 0) {
+        bps_value_read_rows(v, index, a->spec.row, s->pushed, s->pushed_bytes);
+        if (a->tail > 0) {
+            bps_value_put_tail(v, index, s->pushed + s->pushed_bytes);
+        }
+        s->slice.payload = s->pushed;
+        s->slice.payload_bytes = pushed_room(s);
+    } else {
+        if (a->tail > 0) {
+            bps_value_seal(v, index);
+        }
+        s->version = v->slice[index].now;
+        s->version->uses++;
+        s->slice.payload = s->version->data;
     }
-    s->version = v->slice[s->slice.index].now;
-    s->version->uses++;
-    s->slice.payload = s->version->data;
     s->slice.ended = true;
     a->base.holds++; /* until it is delivered */
     if (bps_bit(v->key.sum->gone_bits, a->rank)) {
@@ -231,7 +258,7 @@ static bool is_waiting(const struct answer_slice *s)
 {
     const struct answer *a = s->answer;
     bool there = a->broadcast > 0 ? s->begun && a->rank != a->root : s->number > 0;
-    return there && s->version == NULL && a->base.verdict == BPS_OK;
+    return there && !s->slice.ended && a->base.verdict == BPS_OK;
 }
 
 /* A slice has been set, or pushed to, or somebody who was behind is not there any more. */
@@ -249,7 +276,7 @@ static void answer_those_who_wait(struct bps_value *v, uint32_t index)
 static bool value_wants(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct answer_slice *s = (const struct answer_slice *)slice;
-    return s->answer->counts || s->answer->root != rank; /* of which others may have the newest version */
+    return s->answer->tail > 0 || s->answer->root != rank; /* of which others may have the newest version */
 }
 
 static void value_delivered(struct bps_sum_slice *slice)
@@ -258,6 +285,7 @@ static void value_delivered(struct bps_sum_slice *slice)
     struct answer *a = s->answer;
     bps_assert(!s->over && a->unanswered > 0 && a->base.holds > 0);
     bps_value_put(value_of(&a->base), s->version);
+    drop_pushed(s);
     s->over = true;
     a->unanswered--;
     a->base.holds--;
@@ -266,15 +294,16 @@ static void value_delivered(struct bps_sum_slice *slice)
 
 /* ---- what workers push ---- */
 
-/* A slice has come of which nobody knows yet what is in it. */
-static void keep_early(struct answer_slice *s, const void *data, uint32_t bytes)
+static bps_status keep_pushed(struct answer_slice *s, const void *data, uint32_t bytes)
 {
-    s->early = bps_pool_get(&s->slice.key->sum->pool, bytes);
-    if (s->early == NULL) {
-        answer_fail_here(s->answer, s->slice.index, BPS_ERR_NOMEM);
-        return;
+    const struct bps_spec *spec = s->slice.spec;
+    s->pushed_bytes = bytes;
+    s->pushed = bps_pool_get(&s->slice.key->sum->pool, pushed_room(s));
+    if (s->pushed == NULL) {
+        return BPS_ERR_NOMEM;
     }
-    memcpy(s->early, data, bytes);
+    memcpy(s->pushed, data, bytes);
+    return spec->row == 0 || bps_value_are_rows(s->pushed, bytes, s->slice.bytes, spec) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* All of a slice has come. What comes again from who had no answer may be in the value. */
@@ -285,13 +314,15 @@ static void value_arrived(struct answer_slice *s, const void *data, uint32_t byt
     uint32_t index = s->slice.index;
     const struct bps_value_count *count = &bps_value_counts(v, index)[a->rank];
     bool sets = a->rank == a->root;
-    if (v->slice[index].unknown) {
-        keep_early(s, data, bytes);
+    s->early = v->slice[index].unknown;
+    bps_status status = s->pushed == NULL && (s->early || a->spec.row > 0) ? keep_pushed(s, data, bytes) : BPS_OK;
+    if (status == BPS_OK && s->early) {
         return;
     }
-    bps_status status = a->base.id.round < count->next ? BPS_OK
-                        : sets                         ? value_set(v, index, data, bytes, a)
-                                                       : value_add(v, index, data, bytes, a);
+    data = s->pushed != NULL ? s->pushed : data;
+    if (status == BPS_OK && a->base.id.round >= count->next) {
+        status = sets ? value_set(v, index, data, bytes, a) : value_add(v, index, data, bytes, a);
+    }
     if (status != BPS_OK) {
         answer_fail_here(a, index, status);
         return;
@@ -311,10 +342,12 @@ static void take_early(struct bps_round_base *base, const void *index)
     }
     struct answer *a = answer_of(base);
     struct answer_slice *s = &a->of[slice->slice.index];
-    if (s->early != NULL && a->base.verdict == BPS_OK) {
-        value_arrived(s, s->early, s->slice.bytes);
+    if (s->early && a->base.verdict == BPS_OK) {
+        value_arrived(s, s->pushed, s->pushed_bytes);
     }
-    drop_early(s);
+    if (a->spec.row == 0) {
+        drop_pushed(s);
+    }
 }
 
 /* Slices that are known now: what has waited for that goes on. */
@@ -421,6 +454,23 @@ static bool value_has(const struct bps_sum *sum, const struct bps_round_id *id, 
            bps_is_partition(bytes, sum->config.partition, id->partition, size);
 }
 
+static uint32_t value_grid(const struct bps_sum *sum, const struct bps_contribution *c)
+{
+    return c->slice > 0 ? c->slice : (uint32_t)sum->config.slice;
+}
+
+/* Whether so many bytes of a slice can be what was pushed. */
+static bool fits_value(const struct bps_contribution *c, uint32_t own)
+{
+    const struct bps_spec *spec = &c->spec;
+    if (spec->row == 0) {
+        return c->length == own;
+    }
+    bool cuts = spec->row % bps_dtype_size(spec->dtype) == 0 && spec->bytes % spec->row == 0;
+    return bps_sums(&spec->roles) && cuts && own > 0 && c->length >= BPS_ROWS_HEAD &&
+           c->length <= bps_row_parts_bound(own / spec->row + 2, own, spec->row);
+}
+
 /* What holds for every push of a worker that works. */
 static bool value_is_sane(const struct bps_value *v, uint32_t rank, const struct bps_contribution *c)
 {
@@ -428,11 +478,11 @@ static bool value_is_sane(const struct bps_value *v, uint32_t rank, const struct
     bool sums = bps_sums(&spec->roles), brings = bps_brings(&spec->roles, rank);
     bool op = sums ? spec->op == BPS_SUM || spec->op == BPS_AVERAGE : spec->roles.from < v->key.sum->config.workers;
     bool alike = spec->dtype == v->spec.dtype && spec->bytes == v->spec.bytes && c->size == v->size &&
-                 bps_round_grid(v->key.sum, c) == v->grid;
+                 value_grid(v->key.sum, c) == v->grid;
     bool plain = spec->coding == NULL && !c->for_group && spec->postscale == 1.0 && c->empty == !brings;
     uint32_t own = brings ? bps_partition_bytes(c->size, v->grid, c->offset / v->grid) : 0;
     return op && alike && plain && c->offset % v->grid == 0 && (c->offset < c->size || c->offset == 0) &&
-           c->length == own && (brings || c->offset == 0);
+           fits_value(c, own) && (brings || c->offset == 0);
 }
 
 /* The worker has begun another round: what has not come of this one was answered before. */
@@ -472,10 +522,9 @@ static struct answer *answer_new(struct bps_value *v, uint32_t rank, const struc
     a->spec = c->spec;
     a->scale = c->prescale * (c->spec.op == BPS_AVERAGE ? 1.0 / sum->config.workers : 1.0);
     a->unanswered = v->slices;
-    a->counts = c->counts;
+    a->tail = c->counts ? bps_value_tail(sum->config.workers) : 0;
     a->resumed = v->view > 0 && v->worker[rank].next == 0;
     a->base.begun = a->base.reminded = bps_now_roughly();
-    uint32_t tail = a->counts ? bps_value_tail(sum->config.workers) : 0;
     for (uint32_t i = 0; i < v->slices; i++) {
         uint32_t bytes = bps_partition_bytes(v->size, v->grid, i);
         a->of[i].answer = a;
@@ -484,7 +533,7 @@ static struct answer *answer_new(struct bps_value *v, uint32_t rank, const struc
                                                 .spec = &a->spec,
                                                 .priority = c->priority,
                                                 .offset = i * v->grid,
-                                                .payload_bytes = bytes + tail,
+                                                .payload_bytes = bytes + a->tail,
                                                 .index = i,
                                                 .bytes = bytes,
                                                 .size = v->size};
@@ -551,8 +600,9 @@ static bps_status value_push(struct bps_key *key, uint32_t rank, const struct bp
     struct bps_value *v = (struct bps_value *)key;
     struct answer *a;
     cursor->sink = (struct bps_sink){.place = value_place, .take = value_take};
-    bps_status status =
-        v->slices == 0 ? bps_value_begin(v, &c->spec, c->size, bps_round_grid(v->key.sum, c), c->view) : BPS_OK;
+    bps_status status = !bps_is_slice(c->slice, key->sum->config.slice) ? BPS_ERR_PROTOCOL
+                        : v->slices == 0 ? bps_value_begin(v, &c->spec, c->size, value_grid(v->key.sum, c), c->view)
+                                         : BPS_OK;
     if (status == BPS_OK) {
         bps_value_needs(v, c->view);
         value_look(v);
@@ -562,7 +612,7 @@ static bps_status value_push(struct bps_key *key, uint32_t rank, const struct bp
         return status;
     }
     uint32_t index = c->offset / v->grid;
-    if (a->of[index].begun || (a->root == NOBODY) != bps_sums(&c->spec.roles)) {
+    if (a->of[index].begun || (a->root == NOBODY) != bps_sums(&c->spec.roles) || a->spec.row != c->spec.row) {
         return BPS_ERR_PROTOCOL;
     }
     if (c->empty) {
@@ -644,7 +694,7 @@ static bool value_missing(const struct bps_round_base *base, char *text, size_t 
     uint64_t *bits = calloc(sum->words, sizeof *bits);
     bool any = false;
     for (uint32_t i = 0; i < value_of(base)->slices && bits != NULL; i++) {
-        bool waits = is_waiting(&a->of[i]) || a->of[i].early != NULL;
+        bool waits = is_waiting(&a->of[i]) || a->of[i].early;
         uint32_t rank = waits ? value_waits_for(&a->of[i]) : NOBODY;
         if (rank != NOBODY) {
             bps_set_bit(bits, rank);

@@ -11,7 +11,9 @@
  * than so many pushes behind; with 0 all have pushed equally often, as in synchronous training.
  *
  * Where a shard may be lost, an answer has behind the bytes of the slice what is in it: its tail. So the newest answer
- * that a worker has is the value at the heir, which knows of each push that comes again whether it is in it.
+ * that a worker has is the value at the heir, which knows of each push that comes again whether it is in it. Workers
+ * may also push rows of it, and get these rows. Nobody has all of a slice whose newest answer was such rows: it has no
+ * value at the heir.
  *
  * That is a kind of keys in a shard's engine (sum.h), of tensors with a name, without groups and coding.
  */
@@ -30,6 +32,9 @@ static inline uint32_t bps_value_tail(uint32_t workers)
 {
     return 12 + 8 * workers;
 }
+
+/* In the number of a version that a worker has: of this one it has had rows, and of no later one the whole slice. */
+#define BPS_VALUE_TORN (1ull << 63)
 
 /* What a worker has of a partition whose shard was lost. */
 struct bps_value_held {

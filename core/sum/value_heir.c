@@ -25,7 +25,13 @@ static uint32_t who_has_not_told(const struct bps_value *v)
     return rank < sum->config.workers ? rank : BPS_VALUE_NOBODY;
 }
 
-/* Who is there and has the newest version; nobody: none has any. */
+/* So that a later version is more, and of the same one what is whole. */
+static uint64_t order_of(uint64_t number)
+{
+    return number == 0 ? 0 : (number & ~BPS_VALUE_TORN) << 1 | !(number & BPS_VALUE_TORN);
+}
+
+/* Who is there and has the newest version; nobody: none has any, or of that one only rows. */
 static uint32_t find_newest(struct bps_value *v, uint32_t index)
 {
     const struct bps_sum *sum = v->key.sum;
@@ -34,11 +40,12 @@ static uint32_t find_newest(struct bps_value *v, uint32_t index)
     for (uint32_t rank = 0; number != NULL && rank < sum->config.workers; rank++) {
         bool has = number[rank] > 0, there = !bps_is_absent(sum, rank);
         v->slice[index].gone |= has;
-        if (has && there && (newest == BPS_VALUE_NOBODY || number[rank] > number[newest])) {
+        if (has && there && (newest == BPS_VALUE_NOBODY || order_of(number[rank]) > order_of(number[newest]))) {
             newest = rank;
         }
     }
-    return newest;
+    bool torn = newest != BPS_VALUE_NOBODY && (number[newest] & BPS_VALUE_TORN) != 0;
+    return torn ? BPS_VALUE_NOBODY : newest;
 }
 
 uint32_t bps_value_lacks(const struct bps_value *v, uint32_t index)

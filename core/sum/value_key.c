@@ -87,22 +87,26 @@ static uint32_t tail_get(const char **at)
     return le32toh(number);
 }
 
-void bps_value_seal(struct bps_value *v, uint32_t index)
+void bps_value_put_tail(const struct bps_value *v, uint32_t index, char *to)
 {
     const struct bps_value_slice *slice = &v->slice[index];
     const struct bps_value_count *counts = bps_value_counts(v, index);
     uint64_t number = htole64(slice->number);
-    if (slice->now->sealed) {
-        return;
-    }
-    char *at = slice->now->data + bps_partition_bytes(v->size, v->grid, index);
-    memcpy(at, &number, sizeof number);
-    at = tail_put(at + sizeof number, slice->set);
+    memcpy(to, &number, sizeof number);
+    to = tail_put(to + sizeof number, slice->set);
     for (uint32_t rank = 0; rank < v->key.sum->config.workers; rank++) {
-        at = tail_put(at, counts[rank].next);
-        at = tail_put(at, counts[rank].pushes);
+        to = tail_put(to, counts[rank].next);
+        to = tail_put(to, counts[rank].pushes);
     }
-    slice->now->sealed = true;
+}
+
+void bps_value_seal(struct bps_value *v, uint32_t index)
+{
+    struct bps_value_version *now = v->slice[index].now;
+    if (!now->sealed) {
+        bps_value_put_tail(v, index, now->data + now->bytes);
+        now->sealed = true;
+    }
 }
 
 void bps_value_unseal(struct bps_value *v, uint32_t index, const char *at)

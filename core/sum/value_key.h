@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* value_key.h - a key that keeps a value, for the files that make one: value.c, value_heir.c. */
+/* value_key.h - a key that keeps a value, for the files that make one: value.c, value_rows.c, value_heir.c. */
 #ifndef BPS_SUM_VALUE_KEY_H
 #define BPS_SUM_VALUE_KEY_H
 
@@ -70,9 +70,19 @@ void bps_value_fini(struct bps_key *key);
 struct bps_value_version *bps_value_version(struct bps_value *v, uint32_t bytes);
 /* One use less of it. */
 void bps_value_put(struct bps_value *v, struct bps_value_version *version);
-/* Writes the tail of the newest version of a slice, unless it is there; and reads one. */
+/* Writes the tail of a slice as it is now; the one of its newest version, unless it is there; and reads one. */
+void bps_value_put_tail(const struct bps_value *v, uint32_t index, char *to);
 void bps_value_seal(struct bps_value *v, uint32_t index);
 void bps_value_unseal(struct bps_value *v, uint32_t index, const char *tail);
+
+/* ---- value_rows.c ---- */
+/* Whether they are, of a slice of so many bytes. */
+bool bps_value_are_rows(const void *data, uint32_t bytes, uint32_t size, const struct bps_spec *spec);
+/* Makes a version of another one and of rows, times a scale, which are some; it may be the same. */
+void bps_value_add_rows(const struct bps_value *v, const struct bps_value_version *from, struct bps_value_version *to,
+                        uint32_t row, double scale, const void *rows, uint32_t bytes);
+/* What rows are now takes the place of what was pushed to them. */
+void bps_value_read_rows(const struct bps_value *v, uint32_t index, uint32_t row, void *rows, uint32_t bytes);
 
 /* ---- value_heir.c ---- */
 /* Who sends something knows of a loss in this view: what is not known yet waits until all have told of that. */

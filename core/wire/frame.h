@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 11u
+#define BPS_WIRE_VERSION 12u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -103,7 +103,10 @@ enum bps_frame_type {
 #define BPS_FLAG_CODES 16u
 /* PUSH that is coded: its round loses nothing, and its elements are as they are, of the type that is coded. */
 #define BPS_FLAG_EXACT 32u
-/* PUSH that is not: some rows, of so many bytes as `slice` says, and not all of the partition: base/rows.h. */
+/*
+ * PUSH that is not: some rows, of so many bytes as `slice` says, or `root` with BPS_FLAG_KEEPS, and not all of the
+ * partition: base/rows.h.
+ */
 #define BPS_FLAG_ROWS 32u
 /*
  * PUSH that is coded, FEEDBACK to a shard: the sender's last round of the partition did not count, and if all say so,

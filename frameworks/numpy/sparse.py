@@ -57,6 +57,9 @@ def push_pull_sparse(
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the sums, or averages, of the rows of a table that any worker brings.
 
+    Of a table in mode async what this worker brings is added, and what comes is what these rows are then: those that it
+    has brought, and no others. Rows of zeros only read.
+
     Args:
         indices: which row of the table each of the values is, in any order. Rows given twice are summed; it may
             be empty.

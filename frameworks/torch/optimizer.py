@@ -291,7 +291,10 @@ def DistributedOptimizer(
     With BYTEPS_ENABLE_ASYNC=1 (``worker.async``) training is asynchronous: gradients stay this worker's own. step()
     changes the parameters by them, pushes that change to the servers, which keep the parameters and add the changes
     of all workers, and takes what they are then. No worker waits for another one, and each may make as many steps as
-    it likes. The first step sets the servers' parameters to those of rank 0.
+    it likes. The first step sets the servers' parameters to those of rank 0. Of a parameter with a sparse gradient, as
+    of ``Embedding(sparse=True)``, only the rows of that travel, both ways, if the optimizer is SparseAdam, Adagrad, or
+    SGD without momentum and weight decay, and step() is called without a closure. So a row is as new as this worker's
+    last gradient of it; ``optimizer.pull_rows(parameter, rows)`` takes what rows are now.
 
     Args:
         optimizer: any torch.optim.Optimizer.

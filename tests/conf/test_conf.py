@@ -413,7 +413,7 @@ class Graph(Case):
         stages = re.findall(r"(?ms)^  (\w+)\n(.*?)(?=^  ?\S)", self.graph("--explain"))
         found = {name: re.findall(r"(?m)^    (?:ways      |          ) ([^:]+): ", text) for name, text in stages}
         self.assertEqual(found["local_reduce"], ["exchange", "lead", "lead for the network", "lend"])
-        self.assertEqual(found["push_pull"], ["add", "push rows", "push coded", "push"])
+        self.assertEqual(found["push_pull"], ["add", "add rows", "push rows", "push coded", "push"])
         self.assertEqual(found["local_broadcast"], ["hand out"])
 
     def test_compress(self):

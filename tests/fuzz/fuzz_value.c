@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_value.c - any bytes as what workers send to a shard about a tensor of which it keeps a value, perhaps as the
- * heir of another one.
+ * heir of another one. Some of it are rows.
  *
  * Whatever they send, the shard stays within its blocks, answers no slice twice, and changes nothing of an answer that
  * is still being sent.
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/rows.h"
 #include "server/sum_frames.h"
 #include "sum/value.h"
 #include "sum_stubs.h"
@@ -23,22 +24,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define STEP_BYTES 8u
 #define ANSWERS    32u
 #define TAIL       (12 + 8 * WORKERS)
+#define ROOM       (BPS_ROWS_HEAD + 16 + SLICE + TAIL) /* of an answer */
 
 static struct shard {
     struct bps_sum *sum;
     struct bps_sum_cursor cursor[WORKERS];
     uint32_t length[WORKERS], at[WORKERS]; /* bytes of what is on its way, and those that have come */
     bool closed[WORKERS];
+    _Alignas(8) uint8_t bytes[WORKERS][2 * SLICE];
     struct sent {
         struct bps_sum_slice *slice; /* NULL: free */
-        uint8_t copy[SLICE + TAIL];
+        uint8_t copy[ROOM];
     } sent[ANSWERS];
 } shard;
 
 static void delivered(struct sent *sent)
 {
     struct bps_sum_slice *slice = sent->slice;
-    check(slice->payload_bytes <= SLICE + TAIL && memcmp(sent->copy, slice->payload, slice->payload_bytes) == 0);
+    check(slice->payload_bytes <= ROOM && memcmp(sent->copy, slice->payload, slice->payload_bytes) == 0);
     sent->slice = NULL;
     bps_sum_delivered(slice);
 }
@@ -105,12 +108,33 @@ static struct bps_header header_of(const uint8_t *step)
     return h;
 }
 
+/* Rows of a slice, some of which there cannot be. */
+static void make_rows(uint8_t *to, const uint8_t *step, struct bps_header *h)
+{
+    uint32_t rest = h->offset < h->size ? h->size - h->offset : 0, count = rest > 0 ? step[7] & 3 : 0;
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD);
+    h->flags |= BPS_FLAG_ROWS;
+    h->root = 4u << (step[6] & 3);
+    const struct bps_row_cut cut = {h->root, step[7] >> 4, rest < SLICE ? rest : SLICE};
+    h->length = (uint32_t)bps_rows_before(count) + (step[6] >> 7);
+    for (uint32_t i = 0; i < count; i++) {
+        index[i] = i * (1 + (step[7] >> 2 & 3));
+        bool there = cut.before < cut.row && index[i] < bps_row_cut_limit(&cut);
+        h->length += there ? bps_row_part_bytes(&cut, index[i]) : 4;
+    }
+    bps_row_parts_finish((char *)to, count, &cut);
+}
+
 /* A link ends when it brings nonsense. */
 static void push(uint32_t rank, const uint8_t *step)
 {
-    const struct bps_header h = header_of(step);
+    struct bps_header h = header_of(step);
     if (shard.closed[rank] || shard.at[rank] < shard.length[rank]) {
         return; /* the frame before is still coming */
+    }
+    memset(shard.bytes[rank], 1 + (int)rank, sizeof shard.bytes[rank]);
+    if ((step[2] & 8) != 0) {
+        make_rows(shard.bytes[rank], step, &h);
     }
     shard.length[rank] = h.length;
     shard.at[rank] = 0;
@@ -121,7 +145,7 @@ static void push(uint32_t rank, const uint8_t *step)
 
 static void feed(uint32_t rank, uint32_t most)
 {
-    uint8_t bytes[2 * SLICE];
+    const uint8_t *bytes = shard.bytes[rank] + shard.at[rank];
     struct bps_sum_cursor *cursor = &shard.cursor[rank];
     uint32_t left = shard.length[rank] - shard.at[rank], room = 0, n = left < most ? left : most;
     if (shard.closed[rank] || n == 0) {
@@ -130,9 +154,8 @@ static void feed(uint32_t rank, uint32_t most)
     void *place = (most & 1) != 0 ? cursor->sink.place(&cursor->sink, shard.at[rank], &room) : NULL;
     if (place != NULL) {
         n = n < room ? n : room;
-        memset(place, (int)most, n);
+        memcpy(place, bytes, n);
     }
-    memset(bytes, 1 + (int)rank, sizeof bytes);
     shard.at[rank] += cursor->sink.take(&cursor->sink, shard.at[rank], place != NULL ? place : bytes, n);
 }
 

@@ -31,6 +31,18 @@ class Values(scripted.TestCase):
         self.run_script("async_values.py", workers=2, servers=1, options=[*SMALL, *options])
 
 
+class Rows(scripted.TestCase):
+    def test_alone(self):
+        self.run_script("async_rows.py", workers=1, servers=0, options=SMALL)
+
+    def test_three_workers_and_two_servers(self):
+        self.run_script("async_rows.py", workers=3, servers=2, options=SMALL)
+
+    def test_staleness(self):
+        options = [*SMALL, "--set", "worker.staleness=0"]
+        self.run_script("async_rows.py", "in_step", workers=3, servers=2, options=options)
+
+
 class Torch(scripted.TestCase):
     framework = "torch"
 

@@ -8,6 +8,7 @@
 
 #include "checks.h"
 #include "base/clock.h"
+#include "base/rows.h"
 #include "sum/round.h"
 #include "sum/value.h"
 #include "sum_rig.h"
@@ -16,6 +17,8 @@
 #define SLICE     1024u
 #define SLICES    2u
 #define WORKERS   3u
+#define ROW       768u /* of a table of two rows: the second one is cut by the slices */
+#define TABLE     (2 * ROW)
 
 static struct bps_sum *sum;
 
@@ -24,6 +27,7 @@ static struct heard {
     bps_status status;
     char text[BPS_TEXT_LIMIT + 1];
     float first, last; /* elements of the last result; -1: it had no data */
+    uint32_t bytes;    /* of it */
 } heard[WORKERS];
 
 static struct bps_sum_slice *kept; /* not delivered yet */
@@ -39,6 +43,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
         const char *end = (const char *)slice->payload + slice->payload_bytes;
         memcpy(&h->first, slice->payload, sizeof h->first);
         memcpy(&h->last, end - sizeof h->last, sizeof h->last);
+        h->bytes = slice->payload_bytes;
     }
     if (keep) {
         kept = slice;
@@ -384,6 +389,171 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* ---- rows ---- */
+
+static struct bps_header table_of(uint32_t round, uint8_t op)
+{
+    struct bps_header h = rig_header(1, round, BPS_FLOAT32, op, TABLE);
+    h.flags = BPS_FLAG_KEEPS;
+    return h;
+}
+
+static void broadcast_table(float value)
+{
+    for (uint32_t i = 0; i < SLICES; i++) {
+        float data[SLICE / sizeof(float)];
+        struct bps_header h = table_of(0, BPS_WIRE_BROADCAST);
+        for (size_t k = 0; k < sizeof data / sizeof *data; k++) {
+            data[k] = value;
+        }
+        h.offset = i * SLICE;
+        h.length = bps_partition_bytes(TABLE, SLICE, i);
+        ck_assert_int_eq(rig_push(sum, 0, &h, data), BPS_OK);
+    }
+}
+
+/* Writes what is in a slice of these rows; returns how many bytes. */
+static uint32_t pack_rows(uint32_t slice, const uint32_t *rows, uint32_t count, float value, char *to)
+{
+    const struct bps_row_cut cut = bps_row_cut(slice * SLICE, bps_partition_bytes(TABLE, SLICE, slice), ROW);
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (rows[i] >= slice) { /* both are in slice 0, the second one in slice 1 as well */
+            index[n++] = rows[i] - slice;
+        }
+    }
+    char *at = bps_row_parts_finish(to, n, &cut);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < bps_row_part_bytes(&cut, index[i]); k += sizeof value, at += sizeof value) {
+            memcpy(at, &value, sizeof value);
+        }
+    }
+    return (uint32_t)(at - to);
+}
+
+static struct bps_header rows_of(uint32_t round, uint32_t slice, uint32_t bytes)
+{
+    struct bps_header h = table_of(round, BPS_SUM);
+    h.flags |= BPS_FLAG_ROWS;
+    h.root = ROW;
+    h.offset = slice * SLICE;
+    h.length = bytes;
+    return h;
+}
+
+static void push_rows(uint32_t rank, uint32_t round, const uint32_t *rows, uint32_t count, float value)
+{
+    for (uint32_t i = 0; i < SLICES; i++) {
+        _Alignas(8) char bytes[BPS_ROWS_HEAD + 8 + SLICE];
+        struct bps_header h = rows_of(round, i, pack_rows(i, rows, count, value, bytes));
+        ck_assert_int_eq(rig_push(sum, rank, &h, bytes), BPS_OK);
+    }
+}
+
+static const uint32_t both[] = {0, 1};
+
+/* What comes is what was asked for, with what all have pushed to it. */
+START_TEST(test_rows)
+{
+    broadcast_table(10);
+    push_rows(1, 0, both + 1, 1, 2);
+    ck_assert_uint_eq(heard[1].results, SLICES);
+    ck_assert_uint_eq(heard[1].bytes, 8 + 8 + TABLE - SLICE);
+    ck_assert_float_eq(heard[1].last, 12);
+    push_rows(2, 0, both, 1, 4);
+    ck_assert_uint_eq(heard[2].results, SLICES);
+    ck_assert_uint_eq(heard[2].bytes, 8); /* of slice 1 */
+    push_rows(2, 1, both, 2, 1);
+    ck_assert_float_eq(heard[2].last, 13);
+    float zeros[SLICE / sizeof(float)] = {0};
+    struct bps_header h = table_of(1, BPS_SUM);
+    h.length = SLICE;
+    ck_assert_int_eq(rig_push(sum, 0, &h, zeros), BPS_OK);
+    ck_assert_float_eq(heard[0].first, 15);
+    ck_assert_float_eq(heard[0].last, 13);
+}
+END_TEST
+
+/* Rows are added to a version that is still being sent to somebody, and their own answer does not change. */
+START_TEST(test_rows_and_snapshots)
+{
+    _Alignas(8) char bytes[BPS_ROWS_HEAD + 8 + SLICE];
+    float zeros[SLICE / sizeof(float)] = {0};
+    broadcast_table(1);
+    struct bps_header h = table_of(0, BPS_SUM), r = rows_of(0, 0, pack_rows(0, both, 2, 5, bytes));
+    h.length = SLICE;
+    keep = true;
+    ck_assert_int_eq(rig_push(sum, 1, &h, zeros), BPS_OK);
+    struct bps_sum_slice *all = kept;
+    ck_assert_int_eq(rig_push(sum, 2, &r, bytes), BPS_OK);
+    struct bps_sum_slice *rows = kept;
+    keep = false;
+    h.round = 1;
+    ck_assert_int_eq(rig_push(sum, 0, &h, zeros), BPS_OK);
+    ck_assert_float_eq(heard[0].last, 6);
+    ck_assert_float_eq(*(const float *)all->payload, 1);
+    ck_assert_float_eq(*(const float *)(const void *)((const char *)rows->payload + 16), 6);
+    bps_sum_delivered(all);
+    bps_sum_delivered(rows);
+}
+END_TEST
+
+START_TEST(test_rows_without_value)
+{
+    push_rows(1, 0, both, 2, 1);
+    ck_assert_int_eq(heard[1].status, BPS_ERR_STATE);
+    broadcast_table(1);
+    push_rows(1, 1, both, 2, 1);
+    ck_assert_float_eq(heard[1].last, 2);
+}
+END_TEST
+
+/* Who waits for others gets what they have pushed meanwhile, and one push counts for all rows. */
+START_TEST(test_rows_in_step)
+{
+    restart_with(0);
+    broadcast_table(0);
+    push_rows(0, 1, both, 2, 1);
+    push_rows(1, 0, both, 1, 10);
+    ck_assert_uint_eq(heard[0].results, SLICES); /* of the broadcast */
+    push_rows(2, 0, both, 0, 0);
+    ck_assert_uint_eq(heard[0].results, 2 * SLICES);
+    ck_assert_float_eq(heard[0].last, 1);
+    ck_assert_uint_eq(heard[1].results + heard[2].results, 2 * SLICES);
+}
+END_TEST
+
+/* What a header cannot say ends the link, and rows that are none the round. */
+START_TEST(test_no_rows)
+{
+    _Alignas(8) char bytes[BPS_ROWS_HEAD + 8 + SLICE];
+    broadcast_table(1);
+    uint32_t n = pack_rows(0, both, 2, 5, bytes);
+    struct bps_header h = rows_of(0, 0, n);
+    h.root = ROW - 2;
+    ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_ERR_PROTOCOL);
+    h.root = ROW - 4; /* there is no such table */
+    ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_ERR_PROTOCOL);
+    h = rows_of(0, 0, BPS_ROWS_HEAD - 1);
+    ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_ERR_PROTOCOL);
+    h = rows_of(0, 0, n + SLICE);
+    ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_ERR_PROTOCOL);
+    h = rows_of(0, 0, n);
+    memset(bytes + 4, 2, 1); /* the slice would begin within an element */
+    ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_OK);
+    ck_assert_int_eq(heard[1].status, BPS_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "worker 1 has sent what are no rows"));
+    push_rows(2, 0, both, 2, 1);
+    ck_assert_float_eq(heard[2].last, 2);
+    h = rows_of(1, 0, pack_rows(0, both, 2, 1, bytes));
+    ck_assert_int_eq(rig_push(sum, 2, &h, bytes), BPS_OK);
+    h = table_of(1, BPS_SUM); /* a slice of a round is rows, and the next is not */
+    h.offset = SLICE;
+    h.length = TABLE - SLICE;
+    ck_assert_int_eq(rig_push(sum, 2, &h, bytes), BPS_ERR_PROTOCOL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("value");
@@ -401,6 +571,11 @@ int main(void)
     tcase_add_test(tests, test_staleness);
     tcase_add_loop_test(tests, test_nonsense, 0, sizeof bad / sizeof *bad);
     tcase_add_test(tests, test_order);
+    tcase_add_test(tests, test_rows);
+    tcase_add_test(tests, test_rows_and_snapshots);
+    tcase_add_test(tests, test_rows_without_value);
+    tcase_add_test(tests, test_rows_in_step);
+    tcase_add_test(tests, test_no_rows);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/rows.h"
 #include "checks.h"
 #include "sum/round.h"
 #include "sum/value.h"
@@ -17,6 +18,7 @@
 #define SLICES    2u
 #define WORKERS   3u
 #define TAIL      (12 + 8 * WORKERS)
+#define ROW       512u
 #define VIEW      2u /* in which the first shard is lost */
 
 static struct bps_sum *sum;
@@ -27,6 +29,7 @@ static struct heard {
     char text[BPS_TEXT_LIMIT + 1];
     char answer[SLICES][SLICE + TAIL]; /* the newest; zeros: none */
     uint32_t wanted[SLICES];           /* how often */
+    uint64_t torn[SLICES];             /* the version of which a row has come since; 0: none has */
 } heard[WORKERS];
 
 static uint32_t view;  /* that workers know of when they push */
@@ -36,9 +39,14 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     (void)owner;
     ck_assert(bps_sum_wants_data(slice, rank));
-    ck_assert_uint_eq(slice->payload_bytes, SLICE + TAIL);
-    if (!is_silent) {
+    if (!is_silent && slice->payload_bytes < SLICE) {
+        const char *tail = (const char *)slice->payload + slice->payload_bytes - TAIL;
         heard[rank].results++;
+        memcpy(&heard[rank].torn[slice->index], tail, sizeof heard[rank].torn[0]);
+    } else if (!is_silent) {
+        ck_assert_uint_eq(slice->payload_bytes, SLICE + TAIL);
+        heard[rank].results++;
+        heard[rank].torn[slice->index] = 0;
         memcpy(heard[rank].answer[slice->index], slice->payload, slice->payload_bytes);
     }
     bps_sum_delivered(slice);
@@ -152,9 +160,28 @@ static void receive(uint32_t rank, uint32_t root, uint32_t round)
 
 static uint64_t number_of(uint32_t rank, uint32_t index)
 {
-    uint64_t number;
+    uint64_t number, torn = le64toh(heard[rank].torn[index]);
     memcpy(&number, heard[rank].answer[index] + SLICE, sizeof number);
-    return le64toh(number);
+    return torn > 0 ? torn | BPS_VALUE_TORN : le64toh(number);
+}
+
+/* Its first row of each slice. */
+static void push_row(uint32_t rank, uint32_t round, float value)
+{
+    for (uint32_t i = 0; i < SLICES; i++) {
+        _Alignas(8) char bytes[BPS_ROWS_HEAD + 8 + ROW] = {0};
+        const struct bps_row_cut cut = {.row = ROW, .bytes = SLICE};
+        struct bps_header h = of(round, BPS_SUM);
+        char *at = bps_row_parts_finish(bytes, 1, &cut);
+        for (uint32_t k = 0; k < ROW; k += sizeof value) {
+            memcpy(at + k, &value, sizeof value);
+        }
+        h.flags |= BPS_FLAG_ROWS;
+        h.root = ROW;
+        h.offset = i * SLICE;
+        h.length = sizeof bytes;
+        ck_assert_int_eq(rig_push(sum, rank, &h, bytes), BPS_OK);
+    }
 }
 
 /* What this worker has, as it tells the heir. */
@@ -445,6 +472,57 @@ START_TEST(test_lost_for_good)
 }
 END_TEST
 
+/* After rows nobody has all of the newest version, unless somebody has pushed all since. */
+START_TEST(test_rows)
+{
+    begin();
+    push_row(0, 1, 1);
+    push(1, 1, 0);
+    check(1, 2 * SLICES, 11);
+    lose(-1);
+    hold(0, 1);
+    hold(1, 1);
+    push_row(2, 1, 4);
+    all_tell();
+    send_finals(1);
+    ck_assert_uint_eq(heard[2].results, SLICES);
+    ck_assert_uint_eq(heard[2].failures, 0);
+    push(1, 2, 0);
+    check(1, SLICES, 15);
+    push_row(2, 2, 4);
+    lose(-1);
+    hold(1, 1);
+    hold(2, 1);
+    push(1, 3, 0);
+    all_tell();
+    ck_assert_int_eq(heard[1].status, BPS_ERR_STATE);
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "no worker that is there has all of it"));
+    broadcast(2, 3, 3);
+    push_row(1, 4, 1);
+    ck_assert_uint_eq(heard[1].failures, 1);
+    ck_assert_uint_eq(heard[1].results, SLICES);
+}
+END_TEST
+
+/* Rows that wait for the value, and are in it already. */
+START_TEST(test_rows_once)
+{
+    begin();
+    is_silent = true;
+    push_row(0, 1, 1);
+    is_silent = false;
+    push(1, 1, 0);
+    lose(-1);
+    begin_all_hold();
+    push_row(0, 1, 1);
+    all_tell();
+    send_finals(1);
+    ck_assert_uint_eq(heard[0].results, SLICES);
+    push(2, 1, 0);
+    check(2, SLICES, 11);
+}
+END_TEST
+
 /* Counts of pushes go on at the heir. */
 START_TEST(test_staleness)
 {
@@ -537,6 +615,8 @@ int main(void)
     tcase_add_loop_test(tests, test_next_heir, 0, 2);
     tcase_add_test(tests, test_lost_holder);
     tcase_add_test(tests, test_lost_for_good);
+    tcase_add_test(tests, test_rows);
+    tcase_add_test(tests, test_rows_once);
     tcase_add_test(tests, test_staleness);
     tcase_add_test(tests, test_untouched);
     tcase_add_test(tests, test_overdue);

@@ -10,9 +10,11 @@
  *                                     .count = 1000000 * 64, .ndim = 2, .shape = (int64_t[]){1000000, 64}, ...};
  *
  * `in` has the values of n rows, one after the other; `out` is NULL. Shape and count are those of the whole table,
- * whose first dimension counts its rows. The name is needed; op is BPS_SUM or BPS_AVERAGE, which divides by the
- * number of workers, whoever has brought a row. Memory is the host's. Tensors in mode async take no rows, and neither
- * stages of worker.graph nor codings work on them.
+ * whose first dimension counts its rows. The name is needed; op is BPS_SUM or BPS_AVERAGE, which divides by the number
+ * of workers, whoever has brought a row. Memory is the host's. Neither stages of worker.graph nor codings work on rows.
+ *
+ * To a tensor in mode async the rows are added, and what comes is what these rows are then, each once: those that the
+ * worker has brought, and no others. Rows of zeros only read. Pushes of all of the tensor may come in between.
  */
 #ifndef BYTEPS_SPARSE_H
 #define BYTEPS_SPARSE_H
@@ -27,7 +29,7 @@ extern "C" {
 struct bps_rows {
     uint64_t count;       /* rows that this worker brings; 0 is allowed */
     const int64_t *index; /* which row of the table each one is, in any order; rows given twice are summed */
-    uint64_t out_count;   /* result: rows that anybody has brought, once the operation has ended well; */
+    uint64_t out_count;   /* result: rows that anybody has brought (in mode async: this worker), once all is well; */
     int64_t *out_index;   /* which ones, ascending, */
     void *out;            /* and their values, one after the other: for bps_rows_free() */
     void *state;          /* the library's */

@@ -78,6 +78,44 @@ def check_trains():
             time.sleep(0.02)
 
 
+def pushed(step):
+    """Bytes that a step pushes."""
+    before = bps.metrics()["pushed_bytes"]
+    step()
+    return bps.metrics()["pushed_bytes"] - before
+
+
+def check_rows():
+    """Of a sparse gradient only its rows travel, and the row of nobody else is touched."""
+    rows, width, mine = 4000, 16, bps.rank()
+    for kind, options in ((torch.optim.SGD, {}), (torch.optim.SparseAdam, {}), (torch.optim.SGD, {"momentum": 0.5})):
+        torch.manual_seed(bps.rank())
+        model = torch.nn.Embedding(rows, width, sparse=True)
+        optimizer = kind(model.parameters(), RATE, **options)
+        optimizer = bps.DistributedOptimizer(optimizer, model.named_parameters())
+        table = model.weight
+        optimizer.step()  # sets the value
+        first = table.detach().clone()
+        bps.push_pull(torch.zeros(1), name="all have the table")
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            model(torch.tensor([mine, 7, mine, rows - 1])).sum().backward()
+            sent = pushed(optimizer.step)
+            assert sent == (rows if "momentum" in options else 3) * width * 4, sent
+        bps.push_pull(torch.zeros(1), name="all have trained")
+        others = [rank for rank in range(bps.size()) if rank != mine]
+        if "momentum" not in options:
+            assert torch.equal(table[others], first[others])
+        optimizer.pull_rows(table, torch.tensor([*others, 7, 7, rows - 1]))
+        changed = (table != first).any(1).nonzero().flatten().tolist()
+        assert changed == [*range(bps.size()), 7, rows - 1], changed
+        if kind is torch.optim.SGD and "momentum" not in options:
+            change = first - table.detach()
+            assert torch.allclose(change[7], torch.tensor(RATE * STEPS * bps.size()), atol=1e-4), change[7]
+            assert torch.allclose(change[0], torch.tensor(2 * RATE * STEPS), atol=1e-4), change[0]
+        bps.push_pull(torch.zeros(1), name="all have seen it")
+
+
 def check_refused():
     model = torch.nn.Linear(2, 2)
     plain = torch.optim.SGD(model.parameters(), RATE)
