@@ -129,8 +129,10 @@ class ByRun(unittest.TestCase):
                 for part in ("worker 0", "worker 1"):
                     for words in ("grad is right", "later: 3", "last: 2"):
                         self.assertIn(words, ends[part].out, text)
-                line = (rf"byteps run: server {servers - 1} \(pid \d+(, host \S+)?\) was killed by SIGKILL; "
-                        r"the job goes on without it")
+                line = (
+                    rf"byteps run: server {servers - 1} \(pid \d+(, host \S+)?\) was killed by SIGKILL; "
+                    r"the job goes on without it"
+                )
                 self.assertRegex(own.err, rf"\A{line}\Z", text)
 
     def test_expelled(self):
@@ -165,9 +167,9 @@ def script(name):
 class Values(unittest.TestCase):
     """Tensors in mode async: each push is in the value once, whichever server has it."""
 
-    def play(self, workers, servers, victims, settings=()):
+    def play(self, workers, servers, victims, settings=(), program="async_failover.py", says="after [0-9]+ steps"):
         small = ["worker.partition=256KiB", "worker.slice=32KiB", "worker.async=true", "cluster.colocated=none"]
-        steps, python = [script("async_failover.py")], (harness.python(),)
+        steps, python = [script(program)], (harness.python(),)
         with cluster.ByHand(steps, workers, servers, [*small, *settings], worker=python) as job:
             parts = [f"worker {i}" for i in range(workers)]
             for part in parts:
@@ -181,7 +183,10 @@ class Values(unittest.TestCase):
         text = cluster.show(ends)
         for part in parts:
             self.assertEqual(ends[part].status, 0, text)
-            self.assertRegex(ends[part].out, "right after [0-9]+ steps", text)
+            self.assertRegex(ends[part].out, says, text)
+
+    def test_rows(self):
+        self.play(2, 2, ["server 1"], program="async_rows_lost.py", says="right after a loss")
 
     def test_one_lost(self):
         for workers in (2, 3):
