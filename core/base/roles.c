@@ -2,22 +2,89 @@
 /* roles.c - the table of operations, and sets of ranks. */
 #include "base/roles.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/assert.h"
 
-const struct bps_kind bps_kinds[BPS_WIRE_OPS] = {
-    [BPS_SUM] = {"sum", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
-    [BPS_AVERAGE] = {"average", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
-    [BPS_MIN] = {"min", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
-    [BPS_MAX] = {"max", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
-    [BPS_PRODUCT] = {"product", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
-    [BPS_WIRE_BROADCAST] = {"broadcast", BPS_PARTY_ROOT, BPS_PARTY_ALL, .all_in = false, .all_out = false},
+const struct bps_kind bps_kinds[BPS_KINDS] = {
+    [BPS_KIND_PUSH_PULL] = {"push_pull", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
+    [BPS_KIND_BROADCAST] = {"broadcast", BPS_PARTY_ROOT, BPS_PARTY_ALL, .all_in = false, .all_out = false},
+    [BPS_KIND_REDUCE] = {"reduce", BPS_PARTY_ALL, BPS_PARTY_ROOT, .all_in = false, .all_out = false},
+    [BPS_KIND_REDUCE_SCATTER] = {"reduce_scatter", BPS_PARTY_ALL, BPS_PARTY_BLOCK, .all_in = true, .all_out = false},
+    [BPS_KIND_ALL_GATHER] = {"all_gather", BPS_PARTY_BLOCK, BPS_PARTY_ALL, .all_in = false, .all_out = true},
+    [BPS_KIND_GATHER] = {"gather", BPS_PARTY_BLOCK, BPS_PARTY_ROOT, .all_in = false, .all_out = true},
+    [BPS_KIND_SCATTER] = {"scatter", BPS_PARTY_ROOT, BPS_PARTY_BLOCK, .all_in = true, .all_out = false},
+    [BPS_KIND_ALL_TO_ALL] = {"all_to_all", BPS_PARTY_SENDER, BPS_PARTY_BLOCK, .all_in = true, .all_out = true},
 };
 
-uint64_t bps_kind_bytes(const struct bps_kind *kind, bool out, uint64_t block, uint32_t n)
+static uint32_t party_rank(enum bps_party party, uint32_t root, uint32_t block, uint32_t n)
 {
-    return (out ? kind->all_out : kind->all_in) ? block * n : block;
+    const uint32_t ranks[] = {
+        [BPS_PARTY_ALL] = BPS_EVERYBODY,
+        [BPS_PARTY_ROOT] = root,
+        [BPS_PARTY_BLOCK] = block % n,
+        [BPS_PARTY_SENDER] = block / n,
+    };
+    return ranks[party];
+}
+
+struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block, uint32_t n)
+{
+    bps_assert(n > 0);
+    return (struct bps_roles){party_rank(kind->from, root, block, n), party_rank(kind->to, root, block, n)};
+}
+
+#define OP_BITS   3u
+#define RANK_BITS 16u
+#define LAST_RANK 0xfffeu
+
+uint8_t bps_op_write(uint32_t kind, uint32_t op)
+{
+    bps_assert(kind < BPS_KINDS && op < BPS_WIRE_OPS);
+    return (uint8_t)(kind > BPS_KIND_BROADCAST ? kind << OP_BITS | op : op);
+}
+
+bool bps_op_read(uint8_t wire, uint8_t *kind, uint8_t *op)
+{
+    *kind = wire >> OP_BITS;
+    *op = wire & ((1u << OP_BITS) - 1);
+    if (*kind == 0 && *op == BPS_WIRE_BROADCAST) {
+        *kind = BPS_KIND_BROADCAST;
+    } else if (*kind == BPS_KIND_BROADCAST) {
+        return false;
+    }
+    return *kind < BPS_KINDS && *op < BPS_WIRE_OPS;
+}
+
+/* One that is too large for any job stays so. */
+static uint32_t narrowed(uint32_t rank)
+{
+    return rank < LAST_RANK ? rank : LAST_RANK;
+}
+
+uint32_t bps_roles_write(const struct bps_roles *roles)
+{
+    uint32_t from = roles->from == BPS_EVERYBODY ? 0 : narrowed(roles->from);
+    uint32_t to = roles->to == BPS_EVERYBODY ? 0 : narrowed(roles->to) + 1;
+    return to << RANK_BITS | from;
+}
+
+struct bps_roles bps_roles_read(uint8_t op, uint32_t root)
+{
+    uint32_t from = root & ((1u << RANK_BITS) - 1), to = root >> RANK_BITS;
+    return (struct bps_roles){op == BPS_WIRE_BROADCAST ? from : BPS_EVERYBODY, to == 0 ? BPS_EVERYBODY : to - 1};
+}
+
+const char *bps_operation_name(uint32_t kind, uint32_t op)
+{
+    return kind == BPS_KIND_PUSH_PULL ? bps_op_name(op) : bps_kinds[kind].name;
+}
+
+void bps_operation_text(uint32_t kind, uint32_t op, char *text, size_t n)
+{
+    bool by = kind > BPS_KIND_BROADCAST && bps_kinds[kind].from == BPS_PARTY_ALL;
+    snprintf(text, n, "%s%s%s", bps_operation_name(kind, op), by ? " by " : "", by ? bps_op_name(op) : "");
 }
 
 bps_status bps_ranks_init(struct bps_ranks *ranks, uint32_t workers, bool (*has)(const void *arg, uint32_t rank),

@@ -8,6 +8,7 @@
 #define BPS_BASE_ROLES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <byteps/types.h>
@@ -31,48 +32,78 @@ static inline bool bps_gets(const struct bps_roles *roles, uint32_t rank)
     return roles->from != rank && (roles->to == BPS_EVERYBODY || roles->to == rank);
 }
 
+/* Whether it has the result without getting it, as it has brought what all get. */
+static inline bool bps_has(const struct bps_roles *roles, uint32_t rank)
+{
+    return roles->from == rank && roles->to == BPS_EVERYBODY;
+}
+
 /* Whether contributions are summed; else there is one, whose bytes are moved as they are. */
 static inline bool bps_sums(const struct bps_roles *roles)
 {
     return roles->from == BPS_EVERYBODY;
 }
 
-/* Who of those who take part: all, the root of the operation, or the one to whom the block belongs. */
-enum bps_party { BPS_PARTY_ALL, BPS_PARTY_ROOT, BPS_PARTY_BLOCK };
+/* Who of those who take part: all, the root of the operation, whom a block is for, or whom it is from. */
+enum bps_party { BPS_PARTY_ALL, BPS_PARTY_ROOT, BPS_PARTY_BLOCK, BPS_PARTY_SENDER };
 
-/* A kind of operation. Where something is of all blocks, one for each rank, it has so many times the bytes of one. */
+/* Partitions of blocks have numbers from this one on, which a tensor without blocks never has. */
+#define BPS_BLOCKS 0x80000000u
+
+enum bps_kinds {
+    BPS_KIND_PUSH_PULL,
+    BPS_KIND_BROADCAST,
+    BPS_KIND_REDUCE, /* from this one on: of blocks, see flow/blocks.h */
+    BPS_KIND_REDUCE_SCATTER,
+    BPS_KIND_ALL_GATHER,
+    BPS_KIND_GATHER,
+    BPS_KIND_SCATTER,
+    BPS_KIND_ALL_TO_ALL,
+    BPS_KINDS
+};
+
+/* A kind of operation. Its input, or its output, is one block, or has one for each rank. */
 struct bps_kind {
     const char *name;
     enum bps_party from, to;
     bool all_in, all_out; /* input, output */
 };
 
-extern const struct bps_kind bps_kinds[BPS_WIRE_OPS];
+extern const struct bps_kind bps_kinds[BPS_KINDS];
 
-/* The row of BPS_SUM, ..., BPS_WIRE_BROADCAST. */
-static inline const struct bps_kind *bps_kind_of(uint32_t op)
+/*
+ * How many blocks there are, of n ranks. Where each block has both a sender and one that it is for, block b is from
+ * b / n, and for b % n.
+ */
+static inline uint32_t bps_kind_blocks(const struct bps_kind *kind, uint32_t n)
 {
-    return &bps_kinds[op < BPS_WIRE_OPS ? op : BPS_SUM];
+    bool pairs = kind->from == BPS_PARTY_SENDER || kind->to == BPS_PARTY_SENDER;
+    bool each = kind->from == BPS_PARTY_BLOCK || kind->to == BPS_PARTY_BLOCK;
+    return pairs ? n * n : each ? n : 1;
 }
 
-static inline uint32_t bps_party_rank(enum bps_party party, uint32_t root, uint32_t block)
-{
-    return party == BPS_PARTY_ALL ? BPS_EVERYBODY : party == BPS_PARTY_ROOT ? root : block;
-}
+/* The roles in a partition of this block, of n ranks. */
+struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block, uint32_t n);
 
-/* The roles in a partition of this block. */
-static inline struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block)
-{
-    return (struct bps_roles){bps_party_rank(kind->from, root, block), bps_party_rank(kind->to, root, block)};
-}
-/* Bytes of the input, or the output, of one of n ranks, if a block has so many. */
-uint64_t bps_kind_bytes(const struct bps_kind *kind, bool out, uint64_t block, uint32_t n);
+/*
+ * On the wire the byte `op` has the kind and the reduction, or that bytes are moved, and `root` has the roles: who
+ * brings it in its lower half, and in its upper one who gets it, counted from 1; 0: everybody does.
+ */
+uint8_t bps_op_write(uint32_t kind, uint32_t op);
+/* False: there is no such operation. */
+bool bps_op_read(uint8_t wire, uint8_t *kind, uint8_t *op);
+uint32_t bps_roles_write(const struct bps_roles *roles);
+struct bps_roles bps_roles_read(uint8_t op, uint32_t root);
+/* "sum", "broadcast", "reduce". */
+const char *bps_operation_name(uint32_t kind, uint32_t op);
+/* "sum", "broadcast", "reduce by sum". */
+void bps_operation_text(uint32_t kind, uint32_t op, char *text, size_t n);
 
 /* A set of ranks, all of them below `workers`. */
 struct bps_ranks {
     uint32_t n, workers;
     uint32_t *rank; /* they, in order */
-    uint32_t *slot; /* of each rank below `workers`: its place among them; UINT32_MAX: it is none of them */
+    uint32_t *slot; /* of each rank below `workers`: its place among them; UINT32_MAX: it is none. NULL: they are few */
 };
 
 /* Of those for which `has` says so. BPS_ERR_NOMEM. */
@@ -80,9 +111,22 @@ bps_status bps_ranks_init(struct bps_ranks *ranks, uint32_t workers, bool (*has)
                           const void *arg);
 void bps_ranks_fini(struct bps_ranks *ranks);
 
+/* The place of a rank among them; UINT32_MAX: it is none of them. */
+static inline uint32_t bps_ranks_slot(const struct bps_ranks *ranks, uint32_t rank)
+{
+    if (ranks->slot != NULL) {
+        return rank < ranks->workers ? ranks->slot[rank] : UINT32_MAX;
+    }
+    uint32_t i = 0;
+    while (i < ranks->n && ranks->rank[i] != rank) {
+        i++;
+    }
+    return i < ranks->n ? i : UINT32_MAX;
+}
+
 static inline bool bps_ranks_has(const struct bps_ranks *ranks, uint32_t rank)
 {
-    return rank < ranks->workers && ranks->slot[rank] < ranks->n;
+    return bps_ranks_slot(ranks, rank) != UINT32_MAX;
 }
 
 #endif

@@ -29,11 +29,11 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct scaling *scaling = bps_task_context(task);
-    if (!bps_sums(&operation->roles)) {
-        if (operation->roles.from != 0) {
-            BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->roles.from);
-            return BPS_ERR_INVALID;
-        }
+    if (!bps_sums(&task->roles) && task->roles.from != 0) {
+        BPS_REPORT(report, "root %u is not a worker of this job (0..0)", task->roles.from);
+        return BPS_ERR_INVALID;
+    }
+    if (!bps_sums(&task->roles) || (task->bytes == 0 && operation->op >= BPS_OPS)) {
         return BPS_OK;
     }
     if (scaling->reducer == NULL) {

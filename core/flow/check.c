@@ -8,8 +8,8 @@ static void check_task(const struct bps_task *task, uint32_t i)
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_way *way = task->way;
     bool busy = task->state != BPS_TASK_IDLE;
-    bps_assert(task == &tensor->task[i] && task->partition == i);
-    bps_assert(task->offset <= tensor->path_bytes && task->bytes <= tensor->path_bytes - task->offset);
+    bps_assert(task == &tensor->task[i] && (tensor->blocks ? task->partition >= i : task->partition == i));
+    bps_assert(task->offset <= task->whole && task->bytes <= task->whole - task->offset);
     bps_assert(way == NULL || way == task->own || way == task->other);
     bps_assert(way == NULL || task->refused || task->step <= way->length);
     bps_assert(task->text == NULL || (task->state == BPS_TASK_READY && task->status != BPS_OK));

@@ -147,6 +147,14 @@ static inline bool bps_worker_alone(const struct bps_worker *worker)
     return worker->member == NULL;
 }
 
+/* Bytes of the partitions of a tensor, or a block, of so many that nobody else cuts: equal, but for the last one. */
+static inline uint64_t bps_tensor_cut(const struct bps_tensor_entry *tensor, uint64_t bytes)
+{
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_view *view = tensor->operation.view;
+    return view == NULL ? worker->partition : bps_unnamed_size(&view->book, bytes, worker->partition);
+}
+
 /* Bytes of the slices in which its partitions are sent, if they are not coded. */
 static inline uint32_t bps_tensor_slice(const struct bps_tensor_entry *tensor)
 {

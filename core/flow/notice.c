@@ -11,9 +11,9 @@
 struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header)
 {
     struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
-    bool found = tensor != NULL && bps_has_begun(&tensor->operation) && header->partition < tensor->tasks &&
+    bool found = tensor != NULL && bps_has_begun(&tensor->operation) &&
                  (tensor->named.unnamed || header->round == tensor->round);
-    return found ? &tensor->task[header->partition] : NULL;
+    return found ? bps_tensor_task(tensor, header->partition) : NULL;
 }
 
 struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
@@ -42,6 +42,26 @@ static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header
     }
 }
 
+/*
+ * The workers do not agree about an operation of blocks: all of it ends. `bytes`: of the largest tensor without blocks
+ * that another worker has pushed.
+ */
+static void give_up_blocks(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    uint32_t n = bps_partitions(bytes, bps_tensor_cut(tensor, bytes));
+    for (uint32_t i = 1; i < tensor->tasks; i++) {
+        struct bps_task *task = &tensor->task[i];
+        if (task->state == BPS_TASK_WAITING && !task->failed) {
+            bps_tensor_refuse(tensor, task->partition, task->whole, status, text, false);
+            bps_task_cancel(task);
+        }
+    }
+    for (uint32_t i = 1; i < n; i++) { /* for which that one would wait */
+        bps_tensor_refuse(tensor, i, bytes, status, text, false);
+    }
+}
+
 static bps_status notice_on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
     bps_assert(STAILQ_EMPTY(&worker->ready) || worker->going_on);
@@ -52,7 +72,11 @@ static bps_status notice_on_failed(struct bps_worker *worker, const struct bps_h
     refuse_rest(task->tensor, header, text);
     task->feedback.summed = (header->flags & BPS_FLAG_SUMMED) != 0;
     bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
+    struct bps_operation *operation = &task->tensor->operation;
     bps_task_cancel(task);
+    if (operation->blocks.ranks > 0 && header->partition == 0) {
+        give_up_blocks(operation, header->bytes, bps_wire_status(header->root), text);
+    }
     return BPS_OK;
 }
 

@@ -36,9 +36,10 @@ static uint32_t new_use(void)
     return (uint32_t)(atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % numbers + 1) * BPS_OP_USE;
 }
 
-static bps_status operation_check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
-                                          struct bps_report *report)
+static bps_status operation_check_request(const struct bps_worker *worker, const struct bps_push_pull *r,
+                                          const struct bps_call *call, struct bps_report *report)
 {
+    uint32_t op = call->op;
     bps_status status = bps_names_check_form(&worker->names, r->dtype, r->count, r->ndim, r->shape, report);
     if (status != BPS_OK) {
         return status;
@@ -47,10 +48,10 @@ static bps_status operation_check_request(const struct bps_worker *worker, const
         BPS_REPORT(report, "%u is not an operation", r->op);
         return BPS_ERR_INVALID;
     }
-    bool sums = bps_kind_of(op)->from == BPS_PARTY_ALL;
+    bool sums = bps_kinds[call->kind].from == BPS_PARTY_ALL;
     if (r->rows != NULL) {
         status = bps_sparse_check(worker, r, op, report);
-    } else if (r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
+    } else if (!bps_call_has_blocks(call) && r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
         BPS_REPORT(report, "in or out is NULL");
         status = BPS_ERR_INVALID;
     }
@@ -202,14 +203,24 @@ uint64_t bps_operation_pushed(void)
     return atomic_load_explicit(&pushed, memory_order_relaxed);
 }
 
-/* Fills in the operation of the request's tensor, ready to be posted. */
-static bps_status operation_prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                                    uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
+/* Of an operation of blocks those by which all agree: its root is one of those who contribute. */
+static struct bps_roles roles_of(const struct bps_call *call)
 {
+    const struct bps_kind *kind = &bps_kinds[call->kind];
+    bool roots = kind->from == BPS_PARTY_ROOT || kind->to == BPS_PARTY_ROOT;
+    return bps_call_has_blocks(call) ? (struct bps_roles){BPS_EVERYBODY, roots ? call->root : BPS_EVERYBODY}
+                                     : bps_kind_roles(kind, call->root, 0, 1);
+}
+
+/* Fills in the operation of the request's tensor, ready to be posted. */
+static bps_status operation_prepare(struct bps_worker *worker, const struct bps_push_pull *request,
+                                    const struct bps_call *call, struct bps_operation **out, struct bps_report *report)
+{
+    struct bps_blocks blocks;
     struct bps_tensor_entry *tensor;
     struct bps_mark *mark = NULL;
     bool on_device = request->device.type != BPS_DEVICE_HOST && request->count > 0;
-    bps_status status = operation_check_request(worker, request, op, report);
+    bps_status status = operation_check_request(worker, request, call, report);
     if (status == BPS_OK && atomic_load(&worker->closing)) {
         BPS_REPORT(report, "the worker is shutting down");
         status = BPS_ERR_STATE;
@@ -218,7 +229,10 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         status = worker->memory_ops->mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
-        status = take_tensor(worker, request, barrier, &tensor, report);
+        status = bps_blocks_init(&blocks, worker, call, request->dtype);
+    }
+    if (status == BPS_OK && (status = take_tensor(worker, request, call->barrier, &tensor, report)) != BPS_OK) {
+        bps_blocks_fini(&blocks);
     }
     if (status != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
@@ -227,14 +241,17 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
     struct bps_operation *operation = &tensor->operation;
     if (bps_named_reform(&tensor->named, request) != BPS_OK || bps_sparse_begin(request) != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
+        bps_blocks_fini(&blocks);
         operation_release(tensor);
         return BPS_ERR_NOMEM;
     }
     operation->mark = mark;
     operation->request = *request;
-    operation->op = op;
-    operation->root = root;
-    operation->roles = bps_kind_roles(bps_kind_of(op), root, 0);
+    operation->op = call->op;
+    operation->kind = call->kind;
+    operation->root = call->root;
+    operation->blocks = blocks;
+    operation->roles = roles_of(call);
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
     operation->started = bps_trace_is_on() ? bps_now() : 0;
@@ -246,7 +263,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
     if (bps_is_on_device(operation)) {
         worker->memory_ops->prepare(operation);
     }
-    if (op < BPS_OPS) {
+    if (call->kind == BPS_KIND_PUSH_PULL) {
         atomic_fetch_add_explicit(&pushed, bps_sparse_bytes(operation), memory_order_relaxed);
     }
     operation->request.shape = NULL; /* the caller's; the tensor's form has a copy */
@@ -298,11 +315,11 @@ static bool is_left(void *arg)
     return atomic_load(&worker->in_flight) > 0 && !atomic_load_explicit(&worker->prompt.expected, memory_order_relaxed);
 }
 
-bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                               uint32_t root, bool barrier, bps_handle *out, struct bps_report *report)
+bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request,
+                               const struct bps_call *call, bps_handle *out, struct bps_report *report)
 {
     struct bps_operation *operation;
-    bps_status status = operation_prepare(worker, request, op, root, barrier, &operation, report);
+    bps_status status = operation_prepare(worker, request, call, &operation, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -403,6 +420,7 @@ void bps_operation_end(struct bps_operation *operation)
     bps_view_put(operation->view);
     operation->view = NULL;
     bps_written_give(operation);
+    bps_blocks_fini(&operation->blocks);
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);
     }
@@ -604,12 +622,13 @@ bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint
     return wait_until(worker, handle, since, deadline, report);
 }
 
-bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
-                             bool barrier, uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request,
+                             const struct bps_call *call, uint64_t timeout_ns, bps_handle *out,
+                             struct bps_report *report)
 {
     struct run run = {.worker = worker};
     uint64_t deadline = deadline_after(timeout_ns);
-    bps_status status = operation_prepare(worker, request, op, root, barrier, &run.operation, report);
+    bps_status status = operation_prepare(worker, request, call, &run.operation, report);
     if (status != BPS_OK) {
         return status;
     }

@@ -15,7 +15,7 @@
 #include <byteps/byteps.h>
 
 #include "base/loop.h"
-#include "base/roles.h"
+#include "flow/blocks.h"
 #include "node/view.h"
 #include "trace/trace.h"
 
@@ -61,8 +61,9 @@ struct bps_operation {
     _Atomic uint32_t state;       /* [atomic] BPS_OP_*; a futex */
     uint32_t use;                 /* [app], then [core]: the number of the use, in its place in the word */
     struct bps_push_pull request; /* [app], then [core] */
-    uint32_t op, root;            /* op: BPS_WIRE_* */
-    struct bps_roles roles;       /* of its partitions */
+    uint32_t op, kind, root;      /* op: BPS_WIRE_* */
+    struct bps_roles roles;       /* of its partitions, unless it has blocks: of that by which all agree about them */
+    struct bps_blocks blocks;     /* blocks.h */
     struct bps_view *view;        /* [core] that it has begun under; NULL: it has not */
     uint64_t bytes;
     uint32_t left;                 /* [core] tasks that are not done */
@@ -94,14 +95,15 @@ static inline bool bps_has_begun(const struct bps_operation *operation)
 void bps_operation_unclaim(struct bps_operation *operation);
 /* Takes the operation of a tensor, so that nobody can start it. False: it is in flight. */
 bool bps_operation_claim(struct bps_operation *operation);
-bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                               uint32_t root, bool barrier, bps_handle *out, struct bps_report *report);
+bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request,
+                               const struct bps_call *call, bps_handle *out, struct bps_report *report);
 /*
  * Start and wait in one. If nothing else is in flight, the caller drives the worker's loop meanwhile. *out is
  * written only with BPS_INPROGRESS.
  */
-bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
-                             bool barrier, uint64_t timeout_ns, bps_handle *out, struct bps_report *report);
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request,
+                             const struct bps_call *call, uint64_t timeout_ns, bps_handle *out,
+                             struct bps_report *report);
 bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
 /* Bytes of all push_pulls that were started in this process: who sees a result sees it counted. [any thread] */
 uint64_t bps_operation_pushed(void);

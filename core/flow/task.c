@@ -24,8 +24,9 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_book_member *member = worker->view->book.member;
-    return rank == worker->job.rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->job.size &&
-                                        member[rank].group == member[worker->job.rank].group);
+    return rank == worker->job.rank ||
+           (!tensor->blocks && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->job.size &&
+            member[rank].group == member[worker->job.rank].group);
 }
 
 /* ---- the end ---- */
@@ -106,12 +107,11 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
 
 /* ---- along the path ---- */
 
-/* What others have sent lies in its place; who gets nothing has the result, as it alone has brought it. */
+/* What others have sent lies in its place. Who has brought what all get has the result. */
 static void use_result(struct bps_task *task)
 {
-    const struct bps_operation *operation = operation_of(task);
-    bool gets = bps_gets(&operation->roles, task->tensor->worker->job.rank);
-    if (!gets && task->src != task->dst && task->bytes > 0) {
+    bool has = bps_has(&task->roles, task->tensor->worker->job.rank);
+    if (has && task->src != task->dst && task->bytes > 0) {
         memcpy(task->dst, task->src, task->bytes);
     }
     task->src = task->dst;
@@ -275,13 +275,15 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
 {
     const struct bps_operation *operation = &tensor->operation;
     bool on_device = bps_is_on_device(operation), stays = operation->via == BPS_VIA_DEVICE;
-    if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
-        tensor->path_on_device == on_device && tensor->path_stays == stays && !tensor->renamed &&
-        tensor->path_bytes == operation->bytes && tensor->path_row == bps_sparse_row(operation)) {
+    if (tensor->path_op == operation->op && tensor->path_kind == operation->kind &&
+        tensor->path_dtype == operation->request.dtype && tensor->path_on_device == on_device &&
+        tensor->path_stays == stays && !tensor->renamed && tensor->path_bytes == operation->bytes &&
+        tensor->path_row == bps_sparse_row(operation)) {
         return BPS_OK;
     }
     bps_tensor_forget_path(tensor);
-    bool bare = !bps_sums(&operation->roles) || tensor->id >= BPS_ID_BARRIER || operation->request.rows != NULL;
+    bool bare =
+        operation->kind != BPS_KIND_PUSH_PULL || tensor->id >= BPS_ID_BARRIER || operation->request.rows != NULL;
     const struct bps_tensor_info info = {
         .name = tensor->named.name,
         .dtype = operation->request.dtype,
@@ -295,6 +297,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     if (status == BPS_OK) {
         tensor->renamed = false;
         tensor->path_op = operation->op;
+        tensor->path_kind = operation->kind;
         tensor->path_dtype = operation->request.dtype;
         tensor->path_row = bps_sparse_row(operation);
         tensor->path_on_device = on_device;
@@ -308,13 +311,14 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
+    uint64_t bytes = operation->blocks.ranks > 0 ? 0 : operation->bytes;
     uint32_t n = bps_tensor_partitions(tensor, operation->bytes);
     operation->via = BPS_VIA_HOST; /* the shards hear of this round */
     if (worker->hooks != NULL) {
         worker->hooks->decline(operation);
     }
     for (uint32_t i = 0; i < n; i++) {
-        bps_tensor_refuse(tensor, i, operation->bytes, status, text, false);
+        bps_tensor_refuse(tensor, i, bytes, status, text, false);
     }
     bps_operation_error(operation, status, text);
     bps_operation_end(operation);
@@ -354,12 +358,14 @@ static inline void task_prepare(struct bps_task *task, const struct bps_way *way
     const struct bps_operation *operation = operation_of(task);
     const struct bps_worker *worker = task->tensor->worker;
     const struct bps_push_pull *r = &operation->request;
-    bool brings = bps_brings(&operation->roles, worker->job.rank);
+    if (operation->blocks.ranks == 0) {
+        task->roles = operation->roles;
+    }
+    bool brings = bps_brings(&task->roles, worker->job.rank);
     bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
-    size_t at = task->offset;
-    bool whole = on_host && r->rows == NULL; /* else its step knows what it has of it */
-    task->dst = r->out != NULL && whole ? (char *)r->out + at : NULL;
-    task->src = !brings || r->in == NULL || !whole ? task->dst : (const char *)r->in + at;
+    bool whole = on_host && r->rows == NULL;     /* else its step knows what it has of it */
+    task->dst = r->out != NULL && whole ? (char *)r->out + task->out : NULL;
+    task->src = !brings || r->in == NULL || !whole ? task->dst : (const char *)r->in + task->in;
     task_reset(task);
     task->way = way;
 }
@@ -371,6 +377,9 @@ void bps_tasks_start(struct bps_operation *operation)
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         task_prepare(&tensor->task[i], tensor->task[i].own);
+    }
+    if (operation->blocks.ranks > 0) {
+        bps_blocks_copy_own(operation);
     }
     task_start(tensor);
 }

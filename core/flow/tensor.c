@@ -14,7 +14,7 @@ static void on_tensor_taken(struct bps_named *named, bool fresh)
         tensor->job.dtype = BPS_DTYPES;
         tensor->path_op = BPS_WIRE_OPS;
     }
-    tensor->id = tensor->round = 0;
+    tensor->id = tensor->round = tensor->first_round = 0;
     bps_tensor_replace_state(tensor, NULL, 0);
     free(tensor->value);
     tensor->value = NULL;
@@ -84,24 +84,33 @@ void bps_tensor_forget_path(struct bps_tensor_entry *tensor)
     }
 }
 
-/* Bytes of the partitions of a tensor that nobody else cuts: equal, but for the last one. */
-static uint64_t own_size(const struct bps_tensor_entry *tensor, uint64_t bytes)
-{
-    const struct bps_worker *worker = tensor->worker;
-    const struct bps_view *view = tensor->operation.view;
-    return view == NULL ? worker->partition : bps_unnamed_size(&view->book, bytes, worker->partition);
-}
-
 uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes)
 {
-    return tensor->placed.n > 0 ? tensor->placed.n : bps_partitions(bytes, own_size(tensor, bytes));
+    if (tensor->operation.blocks.ranks > 0) {
+        return 1; /* by which all agree */
+    }
+    return tensor->placed.n > 0 ? tensor->placed.n : bps_partitions(bytes, bps_tensor_cut(tensor, bytes));
 }
 
 uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition)
 {
     bps_assert(tensor->placed.n == 0 || partition < tensor->placed.n);
     return tensor->placed.n > 0 ? tensor->placed.partition[partition].bytes
-                                : bps_partition_bytes(bytes, own_size(tensor, bytes), partition);
+                                : bps_partition_bytes(bytes, bps_tensor_cut(tensor, bytes), partition);
+}
+
+static int task_compare(const void *number, const void *task)
+{
+    uint32_t left = *(const uint32_t *)number, right = ((const struct bps_task *)task)->partition;
+    return left < right ? -1 : left > right;
+}
+
+struct bps_task *bps_tensor_task(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    if (!tensor->blocks) {
+        return partition < tensor->tasks ? &tensor->task[partition] : NULL;
+    }
+    return bsearch(&partition, tensor->task, tensor->tasks, sizeof *tensor->task, task_compare);
 }
 
 static void free_tasks(struct bps_tensor_entry *tensor)
@@ -135,7 +144,7 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor)
 /* Whether its tasks are those of a tensor of so many bytes. */
 static bool has_tasks(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t n)
 {
-    bool same = tensor->tasks == n && tensor->path_bytes == bytes;
+    bool same = tensor->tasks == n && tensor->path_bytes == bytes && !tensor->blocks;
     for (uint32_t i = 0; same && tensor->recut && i < n; i++) {
         same = tensor->task[i].bytes == bps_tensor_size(tensor, bytes, i);
     }
@@ -146,23 +155,28 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     uint32_t n = bps_tensor_partitions(tensor, bytes);
     uint64_t offset = 0;
-    bool same = has_tasks(tensor, bytes, n);
+    bool blocks = tensor->operation.blocks.ranks > 0, same = !blocks && has_tasks(tensor, bytes, n);
     tensor->recut = false;
     if (same) {
         return BPS_OK;
     }
     free_tasks(tensor);
+    tensor->path_bytes = bytes;
+    tensor->blocks = blocks;
+    if (blocks) {
+        return bps_blocks_tasks(tensor);
+    }
     tensor->task = calloc(n, sizeof *tensor->task);
     if (tensor->task == NULL) {
         return BPS_ERR_NOMEM;
     }
     tensor->tasks = n;
-    tensor->path_bytes = bytes;
     for (uint32_t i = 0; i < n; i++) {
         tensor->task[i].tensor = tensor;
         tensor->task[i].partition = i;
         tensor->task[i].bytes = bps_tensor_size(tensor, bytes, i);
-        tensor->task[i].offset = offset;
+        tensor->task[i].offset = tensor->task[i].in = tensor->task[i].out = offset;
+        tensor->task[i].whole = bytes;
         offset += tensor->task[i].bytes;
     }
     return BPS_OK;

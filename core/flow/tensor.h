@@ -41,7 +41,10 @@ struct bps_way {
 struct bps_task {
     struct bps_tensor_entry *tensor;
     uint32_t partition, bytes;
-    uint64_t offset; /* in the tensor */
+    uint64_t offset;  /* in the tensor, or in its block */
+    uint64_t whole;   /* bytes of that */
+    uint64_t in, out; /* where it lies in the operation's input and output; both are `offset`, if it has no blocks */
+    struct bps_roles roles; /* of its round, if it has blocks; else the operation's */
     enum bps_task_state state;
     uint32_t step;     /* of its way */
     bps_status status; /* of one that is ready: how its step has ended; */
@@ -99,7 +102,8 @@ struct bps_tensor_entry {
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
-    uint32_t path_dtype, path_row;
+    uint32_t path_kind, path_dtype, path_row;
+    bool blocks; /* its tasks are those of blocks */
     uint64_t path_bytes;
     bool path_on_device, path_stays; /* made for device memory; and for an operation that stays there */
     struct bps_path path;
@@ -141,6 +145,8 @@ static inline uint32_t bps_tensor_view(const struct bps_tensor_entry *tensor)
  */
 uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes);
 uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition);
+/* [core] Its task of that partition; NULL: it has none. Those of blocks may not be one after the other. */
+struct bps_task *bps_tensor_task(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* [core] Tasks for a tensor of so many bytes. */
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 /* [core] Their ways along its path, if they have none. */

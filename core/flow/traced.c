@@ -20,7 +20,7 @@ void bps_note_begin(struct bps_operation *operation)
         .tensor = tensor->id,
         .round = tensor->named.unnamed ? 0 : tensor->round,
         .bytes = operation->bytes < UINT32_MAX ? (uint32_t)operation->bytes : UINT32_MAX,
-        .label = bps_trace_label(bps_kind_of(operation->op)->name),
+        .label = bps_trace_label(bps_operation_name(operation->kind, operation->op)),
         .kind = BPS_TRACE_OPERATION,
     };
     if (operation->trace.step != 0) {

@@ -32,13 +32,10 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
 {
     struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
     const struct bps_push_pull *r = &operation->request;
-    const struct bps_kind *kind = bps_kind_of(operation->op);
-    uint64_t in_bytes = bps_kind_bytes(kind, false, operation->bytes, worker->job.size);
-    uint64_t out_bytes = bps_kind_bytes(kind, true, operation->bytes, worker->job.size);
-    const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + in_bytes};
+    const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + operation->bytes};
     struct bps_range *own = &operation->written;
-    /* What is only moved is the same in whatever order; a round that begins anew has its memory. */
-    if (!bps_sums(&operation->roles) || operation->bytes == 0 || own->begin != NULL || r->rows != NULL) {
+    /* What is only moved is the same in whatever order, blocks lie apart; a round that begins anew has its memory. */
+    if (operation->kind != BPS_KIND_PUSH_PULL || operation->bytes == 0 || own->begin != NULL || r->rows != NULL) {
         return BPS_OK;
     }
     struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, written_compare) : NULL;
@@ -46,7 +43,7 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
         return in_use(*node, report);
     }
     bps_assert(operation->phase == BPS_PHASE_RUNNING);
-    *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + out_bytes};
+    *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + operation->bytes};
     node = tsearch(own, &worker->written, written_compare);
     if (node == NULL || *node != own) {
         *own = (struct bps_range){0};

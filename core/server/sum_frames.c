@@ -15,30 +15,28 @@ static bool names_round(const struct bps_header *h)
 bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contribution *out)
 {
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
-    *out = (struct bps_contribution){.id = bps_frame_round(h),
-                                     .spec = {.bytes = h->bytes,
-                                              .roles = bps_kind_roles(bps_kind_of(h->op), h->root, 0),
-                                              .dtype = h->dtype,
-                                              .op = h->op,
-                                              .shape = h->shape,
-                                              .postscale = h->postscale},
-                                     .prescale = h->prescale,
-                                     .priority = h->priority,
-                                     .size = h->size,
-                                     .slice = h->slice,
-                                     .offset = h->offset,
-                                     .length = h->length,
-                                     .step = h->step,
-                                     .last = h->last,
-                                     .late = h->late,
-                                     .mark = h->tensor < BPS_ID_UNNAMED ? 0 : h->round,
-                                     .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
-                                     .view = h->view,
-                                     .codes = (h->flags & BPS_FLAG_CODES) != 0,
-                                     .counts = (h->flags & BPS_FLAG_COUNTS) != 0,
-                                     .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
+    *out = (struct bps_contribution){
+        .id = bps_frame_round(h),
+        .spec = {.bytes = h->bytes, .dtype = h->dtype, .shape = h->shape, .postscale = h->postscale},
+        .prescale = h->prescale,
+        .priority = h->priority,
+        .size = h->size,
+        .slice = h->slice,
+        .offset = h->offset,
+        .length = h->length,
+        .step = h->step,
+        .last = h->last,
+        .late = h->late,
+        .mark = h->tensor < BPS_ID_UNNAMED ? 0 : h->round,
+        .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
+        .view = h->view,
+        .codes = (h->flags & BPS_FLAG_CODES) != 0,
+        .counts = (h->flags & BPS_FLAG_COUNTS) != 0,
+        .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
+    known = bps_op_read(h->op, &out->spec.kind, &out->spec.op) && known;
+    out->spec.roles = bps_roles_read(out->spec.op, h->root);
     if ((h->flags & BPS_FLAG_ROWS) != 0 && h->coding == 0) {
         bool keeps = (h->flags & BPS_FLAG_KEEPS) != 0; /* such values are cut as others */
         out->spec.row = keeps ? h->root : h->slice;
@@ -56,6 +54,7 @@ bps_status bps_frame_notice(const struct bps_header *h, const char *text, struct
                                .id = bps_frame_round(h),
                                .bytes = h->bytes,
                                .size = h->size,
+                               .roles = bps_roles_read(h->op, h->type == BPS_FRAME_POISON ? h->offset : 0),
                                .status = bps_wire_status(h->root),
                                .text = text,
                                .summed = h->type == BPS_FRAME_FAILED && (h->flags & BPS_FLAG_SUMMED) != 0,
@@ -181,7 +180,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
     struct bps_header header = {.type = BPS_FRAME_RESULT,
                                 .flags = slice->codes ? BPS_FLAG_CODES : 0,
                                 .dtype = spec->dtype,
-                                .op = spec->op,
+                                .op = bps_op_write(spec->kind, spec->op),
                                 .epoch = epoch,
                                 .tensor = id->tensor,
                                 .bytes = spec->bytes,
@@ -189,7 +188,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .partition = id->partition,
                                 .round = id->tensor < BPS_ID_UNNAMED ? id->round : slice->mark,
                                 .offset = slice->offset,
-                                .root = bps_sums(&spec->roles) ? 0 : spec->roles.from,
+                                .root = bps_roles_write(&spec->roles),
                                 .priority = slice->priority,
                                 .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);

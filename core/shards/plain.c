@@ -48,7 +48,7 @@ static char *kept_place(struct bps_task *task, uint32_t index)
 static bps_status kept_settle(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
     const struct bps_push *push = bps_push_of(task);
-    bool gets = bps_gets(&task->tensor->operation.roles, task->tensor->worker->job.rank);
+    bool gets = bps_gets(&task->roles, task->tensor->worker->job.rank);
     (void)report;
     if (push->kept->now.slice[index].bytes > 0) {
         bps_kept_landed(&push->remote->worker->shards->kept, push->kept, index, gets ? plain_place(task, index) : NULL);

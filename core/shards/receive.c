@@ -99,9 +99,10 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (header->offset % push->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
-    const struct bps_roles *roles = &task->tensor->operation.roles;
+    const struct bps_roles *roles = &task->roles;
     bool root = !bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from);
-    bool alone = root && push->copy == NULL; /* it has the result */
+    bool other = bps_sums(roles) && !bps_gets(roles, worker->job.rank);
+    bool alone = (root && push->copy == NULL) || other; /* it has the result, or it is another one's */
     uint32_t index = header->offset / push->slice;
     bool answers = bps_sums(roles) || root ? index < push->sent : push->sent > 0;
     if (!answers || push->got[index] || (alone && header->length > 0)) {

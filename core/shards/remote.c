@@ -27,13 +27,17 @@ void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poiso
 struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
                                     bps_status status, uint8_t flags)
 {
+    const struct bps_task *block = tensor->blocks ? bps_tensor_task(tensor, partition) : NULL;
+    const struct bps_roles all = {BPS_EVERYBODY, BPS_EVERYBODY}, *roles = block != NULL ? &block->roles : &all;
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
+        .op = bps_sums(roles) ? BPS_SUM : BPS_WIRE_BROADCAST,
+        .offset = bps_roles_write(roles),
         .flags = (uint8_t)(flags | (tensor->named.form.keeps ? BPS_FLAG_KEEPS : 0)),
         .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = bytes,
-        .size = bps_tensor_size(tensor, bytes, partition),
+        .size = block != NULL ? block->bytes : bps_tensor_size(tensor, bytes, partition),
         .partition = partition,
         .round = tensor->named.unnamed ? 0 : tensor->round,
         .root = (uint32_t)-status,
@@ -44,7 +48,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
 bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer)
 {
-    bool for_group = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    bool for_group = bps_step_for(tensor, partition, BPS_NODE_LOCAL_REDUCE) != NULL;
     uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
     bps_remote_poison(bps_remote_of(tensor, partition), &header, text);

@@ -57,7 +57,7 @@ static int32_t priority_of(const struct bps_task *task)
 /* Asks for what others bring, and brings nothing. */
 static bool is_request(const struct bps_task *task)
 {
-    const struct bps_roles *roles = &task->tensor->operation.roles;
+    const struct bps_roles *roles = &task->roles;
     return !bps_sums(roles) && !bps_tensor_speaks_for(task->tensor, roles->from);
 }
 
@@ -186,6 +186,19 @@ size_t bps_push_more(uint32_t slices)
     return slices * (sizeof(struct bps_sent_slice) + sizeof(bool));
 }
 
+/* What there is no copy of for an heir of the shard; NULL: of this there is one. */
+static const char *why_unkept(const struct bps_task *task)
+{
+    if (task->direct > 0) {
+        return "summed tensors directly in the memory of devices, of which no result is kept";
+    }
+    if (task->tensor->worker->conf->server.backups > 0 && !task->tensor->named.form.keeps) {
+        return "ended rounds of which late workers have not heard (server.quorum)";
+    }
+    bool one = bps_sums(&task->roles) && task->roles.to != BPS_EVERYBODY && task->whole > 0;
+    return one ? "reduced tensors to one worker, which alone has the result" : NULL;
+}
+
 void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload, uint32_t slice, void *memory)
 {
     struct bps_push *push = bps_push_of(task);
@@ -195,8 +208,7 @@ void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload,
     push->got = (bool *)(push->frame + slices);
     memset(push->got, false, slices * sizeof *push->got);
     push->remote = bps_remote_of(task->tensor, task->partition);
-    if (task->direct == 0 && push->remote->has_heirs && !task->tensor->named.form.keeps &&
-        task->tensor->worker->conf->server.backups == 0) {
+    if (push->remote->has_heirs && !task->tensor->named.form.keeps && why_unkept(task) == NULL) {
         push->kept = bps_kept_begin(&push->remote->worker->shards->kept, task, push->remote->index, slice);
         /* without memory its shard is not lost without the job */
     }
@@ -208,9 +220,8 @@ bool bps_push_start(struct bps_task *task)
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
     if (bps_push_of(task)->kept == NULL && bps_push_of(task)->copy == NULL) {
-        bool late = worker->conf->server.backups > 0 && !task->tensor->named.form.keeps;
-        remote->unkept = late ? "ended rounds of which late workers have not heard (server.quorum)"
-                              : "summed tensors directly in the memory of devices, of which no result is kept";
+        const char *why = why_unkept(task);
+        remote->unkept = why != NULL ? why : "had a result of which there was no memory to keep a copy";
     }
     if (bps_push_of(task)->payload->begin != NULL) {
         bps_push_of(task)->payload->begin(task, remote);
@@ -229,21 +240,22 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_operation *operation = &tensor->operation;
+    bool moves = !bps_sums(&task->roles); /* that by which all agree about blocks sums nothing of them */
     *out = (struct bps_header){
         .length = bytes,
         .type = BPS_FRAME_PUSH,
         .flags = flags,
         .dtype = (uint8_t)operation->request.dtype,
-        .op = (uint8_t)operation->op,
+        .op = bps_op_write(operation->kind, moves ? BPS_WIRE_BROADCAST : operation->op % BPS_OPS),
         .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
-        .bytes = operation->bytes,
+        .bytes = task->whole,
         .size = task->bytes,
         .slice = tensor->slice,
         .partition = task->partition,
         .round = tensor->named.unnamed ? 0 : tensor->round,
         .offset = offset,
-        .root = operation->root,
+        .root = bps_roles_write(&task->roles),
         .prescale = operation->request.prescale,
         .postscale = operation->request.postscale,
         .priority = operation->request.priority,
@@ -415,7 +427,7 @@ static void keep_slice(struct bps_task *task, uint32_t index)
         return;
     }
     uint32_t own = bps_push_bytes(task, index);
-    const struct bps_roles *roles = &task->tensor->operation.roles;
+    const struct bps_roles *roles = &task->roles;
     if (!bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from) && own > 0) {
         void *place = bps_kept_place(store, push->kept, index, own);
         if (place == NULL) {

@@ -27,9 +27,9 @@ struct bps_round_id {
 struct bps_spec {
     uint64_t bytes; /* of the tensor */
     struct bps_roles roles;
-    uint8_t dtype, op;
-    uint16_t shape; /* tells shapes apart where the tensor has no name; 0: not told, and not compared */
-    uint32_t row;   /* bytes of a row, some of which are sent: base/rows.h; 0: all of it is */
+    uint8_t dtype, op, kind; /* op: the reduction, or that bytes are moved; kind: of the operation */
+    uint16_t shape;          /* tells shapes apart where the tensor has no name; 0: not told, and not compared */
+    uint32_t row;            /* bytes of a row, some of which are sent: base/rows.h; 0: all of it is */
     double postscale;
     const struct bps_coding *coding; /* of its slices; NULL: they are as they are */
     bool exact;                      /* the round loses nothing by that */
@@ -78,9 +78,10 @@ enum bps_notice_kind {
 struct bps_notice {
     enum bps_notice_kind kind;
     struct bps_round_id id;
-    uint64_t bytes;    /* of the tensor; FAILED: of the largest one that was pushed */
-    uint32_t size;     /* POISON: of the partition, bytes */
-    bps_status status; /* POISON, FAILED */
+    uint64_t bytes;         /* of the tensor; FAILED: of the largest one that was pushed */
+    uint32_t size;          /* POISON: of the partition, bytes */
+    struct bps_roles roles; /* POISON: likewise */
+    bps_status status;      /* POISON, FAILED */
     const char *text;
     bool summed;    /* FAILED: the network has summed it before */
     bool for_group; /* POISON: it stands for all ranks of its sender's group */

@@ -167,7 +167,7 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
 void bps_slice_came_late(struct bps_sum_slice *slice, uint32_t rank)
 {
     struct bps_round *round = slice->round;
-    bps_block_put(round->sum, &bps_parts(slice)[round->ranks->slot[rank]].block);
+    bps_block_put(round->sum, &bps_parts(slice)[bps_ranks_slot(round->ranks, rank)].block);
     slice->undelivered++; /* ours, so that the slice stays until we are done */
     round->deliveries++;
     deliver_to(slice, rank);

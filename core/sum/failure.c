@@ -132,3 +132,14 @@ void bps_round_refuse_late(struct bps_round *round, uint32_t rank, bps_status st
         round->base.verdict = BPS_OK;
     }
 }
+
+void bps_round_tell_stranger(struct bps_round *round, uint32_t rank)
+{
+    char kind[40], text[BPS_VERDICT_BYTES];
+    bps_status verdict = round->base.verdict;
+    bps_operation_text(round->spec.kind, round->spec.op, kind, sizeof kind);
+    snprintf(text, sizeof text, "worker %u takes part in what is a %s of others", rank, kind);
+    round->base.verdict = BPS_ERR_MISMATCH; /* of its notice alone */
+    bps_round_tell(round, rank, BPS_NOTICE_FAILED, text);
+    round->base.verdict = verdict;
+}

@@ -121,11 +121,7 @@ bps_status bps_key_ending(struct bps_key *key, const struct bps_notice *notice, 
 {
     const struct bps_contribution shape = {
         .id = notice->id,
-        .spec = {.bytes = notice->bytes,
-                 .roles = {BPS_EVERYBODY, BPS_EVERYBODY},
-                 .dtype = BPS_UINT8,
-                 .op = BPS_SUM,
-                 .postscale = 1.0},
+        .spec = {.bytes = notice->bytes, .roles = notice->roles, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0},
         .size = notice->size,
     };
     return bps_key_round(key, &shape, out);

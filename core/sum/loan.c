@@ -13,7 +13,7 @@ struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
 {
     bps_assert(bps_ranks_has(slice->round->ranks, rank));
     const struct bps_round *round = slice->round;
-    return round->policy->apart ? bps_parts(slice)[round->ranks->slot[rank]].loan : NULL;
+    return round->policy->apart ? bps_parts(slice)[bps_ranks_slot(round->ranks, rank)].loan : NULL;
 }
 
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch)
@@ -86,6 +86,6 @@ void bps_loans_forget(struct bps_round *round, uint32_t rank)
 {
     bool has = round->policy->apart && bps_ranks_has(round->ranks, rank);
     for (uint32_t i = 0; has && i < round->slices; i++) {
-        bps_parts(&round->slice[i])[round->ranks->slot[rank]].loan = NULL;
+        bps_parts(&round->slice[i])[bps_ranks_slot(round->ranks, rank)].loan = NULL;
     }
 }

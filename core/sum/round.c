@@ -71,6 +71,12 @@ static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ra
     return round;
 }
 
+static bool has_strangers(const struct bps_sum *sum, const struct bps_roles *roles)
+{
+    return (roles->from != BPS_EVERYBODY && roles->from >= sum->config.workers) ||
+           (roles->to != BPS_EVERYBODY && roles->to >= sum->config.workers);
+}
+
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
 static void check_possible(struct bps_round *round, bps_status known, const char *unknown)
 {
@@ -84,8 +90,9 @@ static void check_possible(struct bps_round *round, bps_status known, const char
         struct bps_report why;
         bps_fail(&why, known, "%s's %s", sum->here, unknown);
         bps_round_fail(round, known, why.text, BPS_SUM_ALL);
-    } else if (!bps_sums(&spec->roles) && spec->roles.from >= sum->config.workers) {
-        bps_verdict_root(spec->roles.from, sum->config.workers, text, sizeof text);
+    } else if (has_strangers(sum, &spec->roles)) {
+        bps_verdict_root(bps_sums(&spec->roles) ? spec->roles.to : spec->roles.from, sum->config.workers, text,
+                         sizeof text);
         bps_round_fail(round, BPS_ERR_INVALID, text, BPS_SUM_ALL);
     }
     bps_round_join_left(round);
@@ -118,6 +125,25 @@ static void choose_factors(struct bps_round *round)
     round->last = bps_last_factor(spec->op, spec->dtype, round->ranks->n, spec->postscale);
 }
 
+/* One worker sends it to one other. */
+static bool is_pair(const struct bps_sum *sum, const struct bps_roles *roles)
+{
+    return roles->from < sum->config.workers && roles->to < sum->config.workers;
+}
+
+/* Those who take part: in what goes from one worker to another these two. */
+static void choose_ranks(struct bps_round *round, const struct bps_roles *roles)
+{
+    bool ascends = roles->from < roles->to;
+    if (is_pair(round->sum, roles) && !bps_aggregates(round->sum)) {
+        round->pair[0] = ascends ? roles->from : roles->to;
+        round->pair[1] = ascends ? roles->to : roles->from;
+        round->two = (struct bps_ranks){.n = 2, .workers = round->sum->config.workers, .rank = round->pair};
+        round->ranks = &round->two;
+        round->quorum = 2;
+    }
+}
+
 struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_contribution *c)
 {
     struct bps_sum *sum = key->sum;
@@ -140,6 +166,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     }
     round->sum = sum;
     round->spec = c->spec;
+    choose_ranks(round, &c->spec.roles);
     round->kernels = kernels;
     round->reducer = reducer;
     choose_factors(round);

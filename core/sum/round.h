@@ -50,6 +50,8 @@ struct bps_round {
     struct bps_sum *sum;
     struct bps_spec spec;
     const struct bps_ranks *ranks; /* that take part; the slot of a group's part is that of its lowest rank */
+    struct bps_ranks two;          /* they, of a partition that one worker sends to one other: */
+    uint32_t pair[2];
     int32_t priority;
     struct bps_kernels kernels;
     const struct bps_instance *reducer; /* whose they are */
@@ -350,6 +352,8 @@ void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, cons
 void bps_round_join_left(struct bps_round *round);
 /* The round has ended early: what is wrong with it is told this worker alone (NULL: nothing). It is not collected. */
 void bps_round_refuse_late(struct bps_round *round, uint32_t rank, bps_status status, const char *text);
+/* One that takes no part in the round has contributed: it alone is told, whose operation is another one. */
+void bps_round_tell_stranger(struct bps_round *round, uint32_t rank);
 /* It cannot be made without this worker, which is not there any more. */
 void bps_round_fail_without(struct bps_round *round, uint32_t rank);
 

@@ -100,7 +100,9 @@ static bool rounds_fits(const struct bps_sum *sum, bool receiver, const struct b
 
 static bool rounds_has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
 {
-    return bps_is_partition(bytes, sum->config.partition, id->partition, size);
+    bool block = id->tensor >= BPS_ID_UNNAMED && id->partition >= BPS_BLOCKS;
+    uint32_t number = block ? 0 : id->partition; /* blocks have any numbers */
+    return bps_is_partition(bytes, sum->config.partition, number, size);
 }
 
 /* What holds for every contribution of a worker that works, whatever the others do. */
@@ -110,6 +112,10 @@ static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struc
     if (c->size % bps_dtype_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
         (bps_aggregates(sum) && (c->for_group || spec->coding != NULL || spec->row > 0))) {
         return false; /* an aggregator hears its own group, one by one, and within the host */
+    }
+    if (spec->kind > BPS_KIND_BROADCAST && (c->for_group || spec->roles.from == spec->roles.to) &&
+        spec->roles.from != BPS_EVERYBODY) {
+        return false; /* blocks are sent one by one, to others */
     }
     bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
     return rounds_fits(sum, !brings, c);
@@ -163,6 +169,12 @@ static bool has_all_of(const struct bps_round *round, uint32_t rank)
     return i == round->slices;
 }
 
+/* Of what two workers send to each other: its operation is another one than theirs. */
+static bool is_stranger(const struct bps_round *round, uint32_t rank)
+{
+    return round->ranks == &round->two && !bps_ranks_has(round->ranks, rank);
+}
+
 static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
                               struct bps_sum_cursor *cursor)
 {
@@ -176,12 +188,16 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
     if (key->notes != NULL && (status = bps_round_apply_held(round, false)) != BPS_OK) {
         return status;
     }
+    if (is_stranger(round, rank)) {
+        bps_round_tell_stranger(round, rank);
+        return BPS_OK;
+    }
     if (c->spec.coding != NULL && !c->dropped) {
         bps_round_settle_before(round);
     }
     cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
     cursor->hollow = c->empty;
-    cursor->slot = round->ranks->slot[cursor->for_group ? sum->config.group[rank] : rank];
+    cursor->slot = bps_ranks_slot(round->ranks, cursor->for_group ? sum->config.group[rank] : rank);
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
         status = join(round, rank, cursor->for_group, &c->spec);
@@ -218,10 +234,15 @@ static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct 
         return status;
     }
     struct bps_round *round = (struct bps_round *)base;
+    if (is_stranger(round, rank)) {
+        bps_round_collect(round);
+        return BPS_OK;
+    }
     if (key->notes != NULL && (status = bps_round_apply_held(round, true)) != BPS_OK) {
         return status;
     }
-    if (!stops(round, rank)) {
+    bool withdraws = round->spec.kind > BPS_KIND_BROADCAST && bps_bit(round->spoke_bits, rank);
+    if (!stops(round, rank) && !withdraws) {
         status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
     }
     if (status != BPS_OK) {

@@ -33,9 +33,19 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 {
     uint64_t count = spec->bytes / bps_dtype_size(spec->dtype);
     struct bps_text out = bps_text_in(text, n);
-    bps_text_add(&out, "%" PRIu64 " %s (%s", count, bps_dtype_name(spec->dtype), bps_kind_of(spec->op)->name);
+    char kind[40];
+    bps_operation_text(spec->kind, spec->op, kind, sizeof kind);
+    bps_text_add(&out, "%" PRIu64 " %s (%s", count, bps_dtype_name(spec->dtype), kind);
     if (!bps_sums(&spec->roles)) {
-        bps_text_add(&out, " from root %u", spec->roles.from);
+        bps_text_add(&out, " from %s%u", bps_kinds[spec->kind].from == BPS_PARTY_ROOT ? "root " : "worker ",
+                     spec->roles.from);
+    }
+    bool named = bps_sums(&spec->roles) && bps_kinds[spec->kind].from == BPS_PARTY_ROOT; /* it stands for all blocks */
+    if (spec->roles.to != BPS_EVERYBODY) {
+        const char *root = named                                        ? " from root"
+                           : bps_kinds[spec->kind].to == BPS_PARTY_ROOT ? " to root"
+                                                                        : " to worker";
+        bps_text_add(&out, "%s %u", root, spec->roles.to);
     }
     if (spec->shape != 0) {
         bps_text_add(&out, ", shape #%04x", spec->shape);
@@ -55,8 +65,9 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
     return a->bytes == b->bytes && a->roles.from == b->roles.from && a->roles.to == b->roles.to &&
-           a->dtype == b->dtype && a->op == b->op && a->postscale == b->postscale && a->coding == b->coding &&
-           a->row == b->row && a->exact == b->exact && (a->shape == b->shape || a->shape == 0 || b->shape == 0);
+           a->dtype == b->dtype && a->op == b->op && a->kind == b->kind && a->postscale == b->postscale &&
+           a->coding == b->coding && a->row == b->row && a->exact == b->exact &&
+           (a->shape == b->shape || a->shape == 0 || b->shape == 0);
 }
 
 /* ---- camps ---- */

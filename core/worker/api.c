@@ -20,6 +20,7 @@
 #include "group/local.h"
 #include "plugin/memory.h"
 #include "trace/trace.h"
+#include "worker/api.h"
 #include "worker/at_exit.h"
 #include "worker/meet.h"
 #include "worker/metrics.h"
@@ -577,14 +578,33 @@ bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct b
     return told(status, report);
 }
 
-static bps_status api_start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
-                            bps_handle *out, struct bps_report *report)
+bps_status bps_api_start(struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
+                         bps_handle *out, struct bps_report *report)
 {
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
+    bps_status status = complete != NULL ? complete(worker, call, request, report) : BPS_OK;
+    if (status == BPS_OK) {
+        status = bps_operation_start(worker, request, call, out, report);
+    }
+    api_release();
+    return told(status, report);
+}
+
+bps_status bps_api_run(struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
+                       uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
+{
+    bps_handle spare;
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = complete != NULL ? complete(worker, call, request, report) : BPS_OK;
+    if (status == BPS_OK) {
+        status = bps_operation_run(worker, request, call, timeout_ns, out != NULL ? out : &spare, report);
+    }
     api_release();
     return told(status, report);
 }
@@ -611,21 +631,9 @@ bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *
     if (!is_whole(request, report)) {
         return BPS_ERR_INVALID;
     }
-    return api_start(request, plain_op(request), 0, false, out, report);
-}
-
-static bps_status api_run(const struct bps_push_pull *request, uint32_t op, bool barrier, uint64_t timeout_ns,
-                          bps_handle *out, struct bps_report *report)
-{
-    bps_handle spare;
-    struct bps_worker *worker = acquire(report);
-    if (worker == NULL) {
-        return BPS_ERR_STATE;
-    }
-    bps_status status =
-        bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
-    api_release();
-    return told(status, report);
+    struct bps_push_pull plain = *request;
+    struct bps_call call = {.op = plain_op(request)};
+    return bps_api_start(&plain, &call, NULL, out, report);
 }
 
 bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
@@ -638,7 +646,9 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
         return BPS_ERR_INVALID;
     }
-    return api_run(request, plain_op(request), false, timeout_ns, out, report);
+    struct bps_push_pull plain = *request;
+    struct bps_call call = {.op = plain_op(request)};
+    return bps_api_run(&plain, &call, NULL, timeout_ns, out, report);
 }
 
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
@@ -648,8 +658,9 @@ bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t roo
         return BPS_ERR_INVALID;
     }
     struct bps_push_pull plain = *request;
+    struct bps_call call = {.op = BPS_WIRE_BROADCAST, .kind = BPS_KIND_BROADCAST, .root = root};
     plain.prescale = plain.postscale = 1.0;
-    return api_start(&plain, BPS_WIRE_BROADCAST, root, false, out, report);
+    return bps_api_start(&plain, &call, NULL, out, report);
 }
 
 /* A push_pull of nothing: it ends when all workers have started it. */
@@ -668,14 +679,16 @@ static struct bps_push_pull nothing(bps_done_fn done, void *arg)
 
 bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
 {
-    const struct bps_push_pull request = nothing(done, arg);
-    return api_start(&request, BPS_SUM, 0, true, out, report);
+    struct bps_push_pull request = nothing(done, arg);
+    struct bps_call call = {.op = BPS_SUM, .barrier = true};
+    return bps_api_start(&request, &call, NULL, out, report);
 }
 
 bps_status bps_barrier(struct bps_report *report)
 {
-    const struct bps_push_pull request = nothing(NULL, NULL);
-    return api_run(&request, BPS_SUM, true, BPS_FOREVER, NULL, report);
+    struct bps_push_pull request = nothing(NULL, NULL);
+    struct bps_call call = {.op = BPS_SUM, .barrier = true};
+    return bps_api_run(&request, &call, NULL, BPS_FOREVER, NULL, report);
 }
 
 /* A handle is of the job that there is, or of the last one that has ended. */

@@ -639,7 +639,9 @@ bps_status job_start(struct bps_worker *worker, struct worker *w, uint32_t numbe
         }
     }
     *flight = (struct flight){.number = number};
-    return bps_operation_start(worker, &request, op, root, false, &flight->handle, &report);
+    const struct bps_call call = {
+        .op = op, .kind = op == BPS_WIRE_BROADCAST ? BPS_KIND_BROADCAST : BPS_KIND_PUSH_PULL, .root = root};
+    return bps_operation_start(worker, &request, &call, &flight->handle, &report);
 }
 
 void job_shuffle(const struct job *job, uint32_t *order)

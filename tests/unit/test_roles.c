@@ -17,10 +17,6 @@
 #define FIRST   0u
 #define SECOND  2u /* and worker 1 does not take part */
 
-static const struct bps_kind all_gather = {"all_gather", BPS_PARTY_BLOCK, BPS_PARTY_ALL, false, true};
-static const struct bps_kind reduce_scatter = {"reduce_scatter", BPS_PARTY_ALL, BPS_PARTY_BLOCK, true, false};
-static const struct bps_kind reduce = {"reduce", BPS_PARTY_ALL, BPS_PARTY_ROOT, false, false};
-
 static struct bps_loop *loop;
 static struct bps_instance *reducer;
 static struct bps_ranks some;
@@ -89,17 +85,17 @@ static void teardown(void)
     bps_loop_free(loop);
 }
 
-static struct bps_contribution contribution(const struct bps_kind *kind, uint32_t op, uint32_t block)
+static struct bps_contribution contribution(uint8_t kind, uint32_t op, uint32_t block)
 {
-    return (struct bps_contribution){
-        .id = {.tensor = 1, .partition = block, .round = 0},
-        .spec = {.bytes = bps_kind_bytes(kind, true, BYTES, 2) + bps_kind_bytes(kind, false, BYTES, 2),
-                 .roles = bps_kind_roles(kind, SECOND, block),
-                 .dtype = BPS_FLOAT32,
-                 .op = (uint8_t)op,
-                 .postscale = 1.0},
-        .prescale = 1.0,
-        .size = BYTES};
+    return (struct bps_contribution){.id = {.tensor = 1, .partition = block, .round = 0},
+                                     .spec = {.bytes = BYTES,
+                                              .roles = bps_kind_roles(&bps_kinds[kind], SECOND, block, WORKERS),
+                                              .dtype = BPS_FLOAT32,
+                                              .op = (uint8_t)op,
+                                              .kind = kind,
+                                              .postscale = 1.0},
+                                     .prescale = 1.0,
+                                     .size = BYTES};
 }
 
 /* A worker takes part in a partition: it brings this value in each element, or asks for what others bring. */
@@ -132,21 +128,45 @@ static void check_got(uint32_t rank, uint32_t partitions, float value)
 
 START_TEST(test_the_table)
 {
-    const struct bps_kind *kind = bps_kind_of(BPS_WIRE_BROADCAST);
-    struct bps_roles roles = bps_kind_roles(kind, 2, 5);
-    ck_assert_str_eq(kind->name, "broadcast");
+    char text[40];
+    struct bps_roles roles = bps_kind_roles(&bps_kinds[BPS_KIND_BROADCAST], 2, 5, 9);
     ck_assert(!bps_sums(&roles) && bps_brings(&roles, 2) && !bps_brings(&roles, 1));
     ck_assert(bps_gets(&roles, 1) && !bps_gets(&roles, 2));
-    for (uint32_t op = 0; op < BPS_OPS; op++) {
-        kind = bps_kind_of(op);
-        roles = bps_kind_roles(kind, 0, 0);
-        ck_assert_str_eq(kind->name, bps_op_name(op));
-        ck_assert(bps_sums(&roles) && bps_brings(&roles, 7) && bps_gets(&roles, 7));
-        ck_assert_uint_eq(bps_kind_bytes(kind, true, 40, 9), 40);
+    roles = bps_kind_roles(&bps_kinds[BPS_KIND_PUSH_PULL], 0, 0, 9);
+    ck_assert(bps_sums(&roles) && bps_brings(&roles, 7) && bps_gets(&roles, 7));
+    roles = bps_kind_roles(&bps_kinds[BPS_KIND_ALL_TO_ALL], 0, 9 * 4 + 7, 9);
+    ck_assert(roles.from == 4 && roles.to == 7);
+    ck_assert_uint_eq(bps_kind_blocks(&bps_kinds[BPS_KIND_REDUCE], 9), 1);
+    ck_assert_uint_eq(bps_kind_blocks(&bps_kinds[BPS_KIND_GATHER], 9), 9);
+    ck_assert_uint_eq(bps_kind_blocks(&bps_kinds[BPS_KIND_ALL_TO_ALL], 9), 81);
+    bps_operation_text(BPS_KIND_REDUCE_SCATTER, BPS_MAX, text, sizeof text);
+    ck_assert_str_eq(text, "reduce_scatter by max");
+    bps_operation_text(BPS_KIND_PUSH_PULL, BPS_SUM, text, sizeof text);
+    ck_assert_str_eq(text, "sum");
+}
+END_TEST
+
+START_TEST(test_the_wire)
+{
+    uint8_t kind, op;
+    for (uint32_t k = 0; k < BPS_KINDS; k++) {
+        for (uint32_t o = 0; o < BPS_WIRE_OPS; o++) {
+            bool known = k > BPS_KIND_BROADCAST || (k == BPS_KIND_BROADCAST) == (o == BPS_WIRE_BROADCAST);
+            ck_assert(!known || (bps_op_read(bps_op_write(k, o), &kind, &op) && kind == k && op == o));
+        }
     }
-    ck_assert_uint_eq(bps_kind_bytes(&all_gather, false, 40, 9), 40);
-    ck_assert_uint_eq(bps_kind_bytes(&all_gather, true, 40, 9), 360);
-    ck_assert_ptr_nonnull(bps_kind_of(UINT32_MAX));
+    ck_assert(!bps_op_read(BPS_WIRE_OPS, &kind, &op) && !bps_op_read(BPS_KINDS << 3, &kind, &op));
+    ck_assert(!bps_op_read(BPS_KIND_BROADCAST << 3, &kind, &op) && !bps_op_read(UINT8_MAX, &kind, &op));
+    const struct bps_roles all[] = {{BPS_EVERYBODY, BPS_EVERYBODY}, {BPS_EVERYBODY, 0}, {BPS_EVERYBODY, 70}};
+    for (size_t i = 0; i < 3; i++) {
+        struct bps_roles roles = bps_roles_read(BPS_SUM, bps_roles_write(&all[i]));
+        ck_assert(roles.from == all[i].from && roles.to == all[i].to);
+    }
+    const struct bps_roles moved = {7, 65534}, root = {100000, BPS_EVERYBODY};
+    struct bps_roles roles = bps_roles_read(BPS_WIRE_BROADCAST, bps_roles_write(&moved));
+    ck_assert(roles.from == 7 && roles.to == 65534);
+    roles = bps_roles_read(BPS_WIRE_BROADCAST, bps_roles_write(&root));
+    ck_assert(roles.from > 65000 && roles.to == BPS_EVERYBODY); /* of no job */
 }
 END_TEST
 
@@ -161,7 +181,7 @@ END_TEST
 START_TEST(test_all_gather_over_two_of_three)
 {
     for (uint32_t block = FIRST; block <= SECOND; block += SECOND) {
-        const struct bps_contribution c = contribution(&all_gather, BPS_WIRE_BROADCAST, block);
+        const struct bps_contribution c = contribution(BPS_KIND_ALL_GATHER, BPS_WIRE_BROADCAST, block);
         take_part(FIRST, c, 10);
         take_part(SECOND, c, 20);
     }
@@ -174,7 +194,7 @@ END_TEST
 START_TEST(test_reduce_scatter_gives_each_its_block)
 {
     for (uint32_t block = FIRST; block <= SECOND; block += SECOND) {
-        const struct bps_contribution c = contribution(&reduce_scatter, BPS_AVERAGE, block);
+        const struct bps_contribution c = contribution(BPS_KIND_REDUCE_SCATTER, BPS_AVERAGE, block);
         take_part(FIRST, c, 10 + (float)block);
         take_part(SECOND, c, 20 + (float)block);
     }
@@ -185,7 +205,7 @@ END_TEST
 
 START_TEST(test_reduce_gives_the_root_the_sum)
 {
-    const struct bps_contribution c = contribution(&reduce, BPS_SUM, 0);
+    const struct bps_contribution c = contribution(BPS_KIND_REDUCE, BPS_SUM, 0);
     take_part(SECOND, c, 1);
     take_part(FIRST, c, 2);
     check_got(SECOND, 1, 3);
@@ -193,9 +213,29 @@ START_TEST(test_reduce_gives_the_root_the_sum)
 }
 END_TEST
 
+/* Of all workers two take part, and a third one that believes so is told. */
+START_TEST(test_one_sends_to_another)
+{
+    struct bps_contribution c = contribution(BPS_KIND_SCATTER, BPS_WIRE_BROADCAST, 1);
+    struct bps_sum_cursor cursor;
+    c.id.tensor = 2;
+    take_part(1, c, 0);
+    struct bps_contribution stranger = c;
+    stranger.empty = true;
+    ck_assert_int_eq(bps_sum_push(sum, FIRST, &stranger, &cursor), BPS_OK);
+    ck_assert_uint_eq(got[FIRST].failures, 1);
+    take_part(SECOND, c, 5);
+    check_got(1, 1, 5);
+    check_got(SECOND, 1, 0);
+    ck_assert_uint_eq(got[1].failures + got[SECOND].failures + got[FIRST].slices, 0);
+    c.spec.roles.to = c.spec.roles.from;
+    ck_assert_int_eq(bps_sum_push(sum, SECOND, &c, &cursor), BPS_ERR_PROTOCOL);
+}
+END_TEST
+
 START_TEST(test_who_does_not_take_part_is_refused_and_may_leave)
 {
-    const struct bps_contribution c = contribution(&reduce, BPS_SUM, 0);
+    const struct bps_contribution c = contribution(BPS_KIND_REDUCE, BPS_SUM, 0);
     struct bps_contribution push = c;
     struct bps_sum_cursor cursor;
     push.length = SLICE;
@@ -211,7 +251,7 @@ END_TEST
 
 START_TEST(test_who_takes_part_and_is_lost_fails_the_round)
 {
-    take_part(SECOND, contribution(&reduce, BPS_SUM, 0), 1);
+    take_part(SECOND, contribution(BPS_KIND_REDUCE, BPS_SUM, 0), 1);
     bps_sum_gone(sum, FIRST);
     ck_assert_uint_eq(got[SECOND].failures, 1);
 }
@@ -223,6 +263,8 @@ int main(void)
     TCase *tests = tcase_create("roles");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, test_the_table);
+    tcase_add_test(tests, test_the_wire);
+    tcase_add_test(tests, test_one_sends_to_another);
     tcase_add_test(tests, test_sets_of_ranks);
     tcase_add_test(tests, test_all_gather_over_two_of_three);
     tcase_add_test(tests, test_reduce_scatter_gives_each_its_block);

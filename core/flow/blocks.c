@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* blocks.c - see blocks.h. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/report.h"
+#include "flow/step.h"
+
+/* ---- what is asked for ---- */
+
+/* Elements of all blocks of one side. UINT64_MAX: more than there can be. */
+static uint64_t total(const uint64_t *counts, uint64_t count, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t one = counts != NULL ? counts[i] : count;
+        if (one > BPS_TENSOR_LIMIT || sum > BPS_TENSOR_LIMIT) {
+            return UINT64_MAX;
+        }
+        sum += one;
+    }
+    return sum;
+}
+
+/* How many blocks a side has here. */
+static uint32_t side_blocks(bool all, uint32_t n)
+{
+    return all ? n : 1;
+}
+
+/* Whether this worker brings anything, or gets anything. */
+static bool has_side(const struct bps_call *call, enum bps_party party, uint32_t rank)
+{
+    return party != BPS_PARTY_ROOT || call->root == rank;
+}
+
+bps_status bps_blocks_check(const struct bps_worker *worker, const struct bps_call *call, struct bps_push_pull *request,
+                            struct bps_report *report)
+{
+    const struct bps_kind *kind = &bps_kinds[call->kind];
+    uint32_t rank = worker->job.rank, n = worker->job.size;
+    bool roots = kind->from == BPS_PARTY_ROOT || kind->to == BPS_PARTY_ROOT;
+    uint64_t in = total(call->in_counts, call->in_count, side_blocks(kind->all_in, n));
+    uint64_t out = total(call->out_counts, call->out_count, side_blocks(kind->all_out, n));
+    in = has_side(call, kind->from, rank) ? in : 0;
+    out = has_side(call, kind->to, rank) ? out : 0;
+    if (roots && call->root >= n) {
+        return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this job (0..%u)", call->root, n - 1);
+    }
+    if (request->device.type != BPS_DEVICE_HOST) {
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a %s of tensors on a device; they have to be in host memory",
+                        kind->name);
+    }
+    if ((in > 0 && request->in == NULL) || (out > 0 && request->out == NULL)) {
+        return bps_fail(report, BPS_ERR_INVALID, "%s of %s is NULL", in > 0 && request->in == NULL ? "in" : "out",
+                        kind->name);
+    }
+    request->count = in > out ? in : out;
+    return BPS_OK;
+}
+
+/* Where the blocks of one side begin, and the last one ends. */
+static void layout(uint64_t *at, const uint64_t *counts, uint64_t count, uint32_t n, uint64_t size)
+{
+    at[0] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        at[i + 1] = at[i] + (counts != NULL ? counts[i] : count) * size;
+    }
+}
+
+bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_worker *worker, const struct bps_call *call,
+                           uint32_t dtype)
+{
+    const struct bps_kind *kind = &bps_kinds[call->kind];
+    uint32_t n = worker->job.size;
+    *blocks = (struct bps_blocks){.ranks = 0};
+    if (!bps_call_has_blocks(call)) {
+        return BPS_OK;
+    }
+    uint64_t *at = calloc(2 * ((size_t)n + 1), sizeof *at);
+    if (at == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    *blocks = (struct bps_blocks){.ranks = n, .in = at, .out = at + n + 1};
+    layout(blocks->in, call->in_counts, call->in_count, side_blocks(kind->all_in, n), bps_dtype_size(dtype));
+    layout(blocks->out, call->out_counts, call->out_count, side_blocks(kind->all_out, n), bps_dtype_size(dtype));
+    return BPS_OK;
+}
+
+void bps_blocks_fini(struct bps_blocks *blocks)
+{
+    free(blocks->in); /* the other one follows it */
+    *blocks = (struct bps_blocks){.ranks = 0};
+}
+
+/* ---- tasks ---- */
+
+/* A block, as this worker sees it. */
+struct block {
+    struct bps_roles roles;
+    uint64_t bytes, in, out; /* in, out: where it lies */
+    bool mine;               /* this worker brings it, or gets it */
+};
+
+uint32_t bps_blocks_count(const struct bps_operation *operation)
+{
+    return bps_kind_blocks(&bps_kinds[operation->kind], operation->blocks.ranks);
+}
+
+/* Its place in the input is that of whom it is for, in the output that of whom it is from. */
+static struct block block_at(const struct bps_operation *operation, uint32_t rank, uint32_t index)
+{
+    const struct bps_kind *kind = &bps_kinds[operation->kind];
+    const struct bps_blocks *blocks = &operation->blocks;
+    struct block block = {.roles = bps_kind_roles(kind, operation->root, index, blocks->ranks)};
+    uint32_t in = kind->all_in ? block.roles.to : 0, out = kind->all_out ? block.roles.from : 0;
+    bool brings = bps_brings(&block.roles, rank);
+    bool gets = block.roles.to == BPS_EVERYBODY || block.roles.to == rank;
+    block.mine = brings || gets;
+    if (brings) {
+        block.in = blocks->in[in];
+        block.bytes = blocks->in[in + 1] - block.in;
+    }
+    if (gets) {
+        block.out = blocks->out[out];
+        block.bytes = blocks->out[out + 1] - block.out;
+    }
+    return block;
+}
+
+static bool stays_here(const struct block *block)
+{
+    return block->roles.from == block->roles.to && block->roles.from != BPS_EVERYBODY;
+}
+
+/* The tasks of a block; without `out` it only counts them. */
+static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_task *out)
+{
+    const struct bps_operation *operation = &tensor->operation;
+    const struct block block = block_at(operation, tensor->worker->job.rank, index);
+    if (!block.mine || stays_here(&block)) {
+        return 0;
+    }
+    uint64_t size = bps_tensor_cut(tensor, block.bytes), offset = 0;
+    uint32_t n = bps_partitions(block.bytes, size), blocks = bps_blocks_count(operation);
+    for (uint32_t i = 0; out != NULL && i < n; i++) {
+        uint32_t bytes = bps_partition_bytes(block.bytes, size, i);
+        out[i] = (struct bps_task){.tensor = tensor,
+                                   .partition = BPS_BLOCKS + i * blocks + index,
+                                   .bytes = bytes,
+                                   .offset = offset,
+                                   .roles = block.roles,
+                                   .whole = block.bytes,
+                                   .in = block.in + offset,
+                                   .out = block.out + offset};
+        offset += bytes;
+    }
+    return n;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t left = ((const struct bps_task *)a)->partition, right = ((const struct bps_task *)b)->partition;
+    return left < right ? -1 : left > right;
+}
+
+bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
+{
+    uint32_t blocks = bps_blocks_count(&tensor->operation), n = 1;
+    for (uint32_t i = 0; i < blocks; i++) {
+        n += cut(tensor, i, NULL);
+    }
+    tensor->task = calloc(n, sizeof *tensor->task);
+    if (tensor->task == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    tensor->tasks = n;
+    tensor->task[0] = (struct bps_task){.tensor = tensor, .roles = tensor->operation.roles};
+    n = 1;
+    for (uint32_t i = 0; i < blocks; i++) {
+        n += cut(tensor, i, &tensor->task[n]);
+    }
+    bps_assert(n == tensor->tasks);
+    qsort(tensor->task, n, sizeof *tensor->task, by_number); /* all blocks begin at once; and notice.c looks for one */
+    return BPS_OK;
+}
+
+void bps_blocks_copy_own(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
+    const struct bps_push_pull *r = &operation->request;
+    uint32_t rank = tensor->worker->job.rank, n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
+    uint32_t index = blocks == n * n ? rank * n + rank : blocks == n ? rank : 0;
+    const struct block block = block_at(operation, rank, index);
+    if (block.mine && stays_here(&block) && block.bytes > 0) {
+        memmove((char *)r->out + block.out, (const char *)r->in + block.in, block.bytes);
+    }
+}

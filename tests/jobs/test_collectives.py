@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of collectives.h, by tests/jobs/collectives.c: what each rank gets, and who is told of differences."""
+
+import os
+import pathlib
+import unittest
+
+import harness
+
+PROGRAM = str(pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "collectives"))
+SMALL = ["worker.partition=64 KiB", "worker.slice=16 KiB"]
+
+
+def run(*arguments, workers, servers, settings):
+    options = [word for setting in settings for word in ("--set", setting)]
+    return harness.run([PROGRAM, *arguments], workers=workers, servers=servers, options=options)
+
+
+class Collectives(unittest.TestCase):
+    def test_results(self):
+        for workers, servers, settings in (
+            (1, 0, []),
+            (2, 0, SMALL),
+            (3, 1, []),
+            (4, 2, [*SMALL, "server.order=rank"]),
+            (5, 0, ["worker.hierarchy=off"]),
+        ):
+            with self.subTest(workers=workers, servers=servers):
+                result = run("all", workers=workers, servers=servers, settings=settings)
+                self.assertEqual(result.status, 0, result)
+                for rank in range(workers):
+                    self.assertEqual(result.lines(f"worker {rank}"), ["fine"], result)
+
+    def test_differences(self):
+        """All are told the same, and the job goes on."""
+        for what, odd, others in (
+            ("kind", "0 float32 (all_to_all", "0 float32 (gather to root 0)"),
+            ("push_pull", "40000 float32 (sum", "0 float32 (scatter from root 0)"),
+            ("type", "0 int32 (all_to_all", "0 float32 (all_to_all"),
+            ("root", "0 float32 (scatter from root 1)", "0 float32 (scatter from root 0)"),
+            ("op", "0 float32 (reduce_scatter by min", "0 float32 (reduce_scatter by sum"),
+            ("count", "0 float32 (all_gather", "0 float32 (all_gather"),
+            ("uneven", "40001 float32 (all_gather from worker 2)", "40000 float32 (all_gather from worker 2)"),
+        ):
+            with self.subTest(what):
+                result = run("differ", what, workers=3, servers=1, settings=SMALL)
+                self.assertEqual(result.status, 0, result)
+                said = {result.lines(f"worker {rank}")[0].split("; shape #")[0] for rank in range(3)}
+                self.assertEqual(len(said), 1, result)
+                text = said.pop()
+                self.assertIn(f"worker 1 pushed {odd}", text)
+                self.assertIn(others, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
