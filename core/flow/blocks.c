@@ -135,6 +135,19 @@ static bool stays_here(const struct block *block)
     return block->roles.from == block->roles.to && block->roles.from != BPS_EVERYBODY;
 }
 
+/*
+ * The number of a partition of a block. Its remainder by the ranks is the worker whose it is (node/unnamed.h); the only
+ * block of a reduce is that of all but the root, which has enough to do with the results.
+ */
+static uint32_t number_of(const struct bps_operation *operation, uint32_t block, uint32_t i)
+{
+    uint32_t n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
+    if (blocks > 1 || n == 1) {
+        return BPS_BLOCKS + i * blocks + block;
+    }
+    return BPS_BLOCKS + i / (n - 1) * n + (operation->root + 1 + i % (n - 1)) % n;
+}
+
 /* The tasks of a block; without `out` it only counts them. */
 static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_task *out)
 {
@@ -144,11 +157,11 @@ static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_
         return 0;
     }
     uint64_t size = bps_tensor_cut(tensor, block.bytes), offset = 0;
-    uint32_t n = bps_partitions(block.bytes, size), blocks = bps_blocks_count(operation);
+    uint32_t n = bps_partitions(block.bytes, size);
     for (uint32_t i = 0; out != NULL && i < n; i++) {
         uint32_t bytes = bps_partition_bytes(block.bytes, size, i);
         out[i] = (struct bps_task){.tensor = tensor,
-                                   .partition = BPS_BLOCKS + i * blocks + index,
+                                   .partition = number_of(operation, index, i),
                                    .bytes = bytes,
                                    .offset = offset,
                                    .roles = block.roles,

@@ -4,8 +4,9 @@
  *
  * What is done with a block the table in base/roles.h says. The partition 0 of such an operation is empty: by it all
  * workers agree about kind, type, root and sizes, and if they do not, all of the operation ends. Partition i of block b
- * has the number BPS_BLOCKS + i * blocks + b, whatever the sizes of others, which is none of a tensor without blocks. A
- * worker has tasks for those blocks alone that it brings or gets; what it would send to itself it copies.
+ * has the number BPS_BLOCKS + i * blocks + b, whatever the sizes of others (of one block: see blocks.c), which is none
+ * of a tensor without blocks. A worker has tasks for those blocks alone that it brings or gets; what it would send to
+ * itself it copies.
  */
 #ifndef BPS_FLOW_BLOCKS_H
 #define BPS_FLOW_BLOCKS_H

@@ -3,7 +3,11 @@
 #include "node/unnamed.h"
 
 #include "base/assert.h"
+#include "base/roles.h"
 #include "base/tensor.h"
+
+/* Of one worker, among which its blocks are spread. */
+#define OWN_SHARDS 16u
 
 /* After so many places of shards that are gone, the next shard that is there will do. */
 #define ATTEMPTS 64u
@@ -35,6 +39,21 @@ static uint32_t next_place(uint32_t place)
 }
 
 /*
+ * A block is summed, or handed on, where it is from or where it is going: so it crosses the network once for each of
+ * the others, which is the least. Its number tells whose it is, whatever the operation: that is the remainder.
+ */
+static uint32_t shard_of_block(const struct bps_book *book, const struct bps_book *now, uint32_t partition)
+{
+    uint32_t number = partition - BPS_BLOCKS, owner = number % book->workers, own[OWN_SHARDS], n = 0;
+    for (uint32_t i = 0; i < book->shards && n < OWN_SHARDS; i++) {
+        if (book->shard[i].member == owner && !now->shard[i].gone) {
+            own[n++] = i;
+        }
+    }
+    return n > 0 ? own[number / book->workers % n] : BPS_NO_SHARD;
+}
+
+/*
  * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
  * and whoever counts: any few numbers in a row are spread as the weights want it.
  */
@@ -42,6 +61,11 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *n
 {
     bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards == book->shards);
     const uint32_t golden = 0x9e3779b9u;
+    uint32_t own =
+        id >= BPS_ID_UNNAMED && partition >= BPS_BLOCKS ? shard_of_block(book, now, partition) : BPS_NO_SHARD;
+    if (own != BPS_NO_SHARD) {
+        return (uint16_t)own;
+    }
     uint32_t place = (id + partition) * golden, shard = shard_at(book, place);
     if (!now->shard[shard].lost) {
         return (uint16_t)shard;

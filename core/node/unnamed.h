@@ -13,7 +13,8 @@
 /*
  * The shard of a partition, whatever the size of the tensor: workers that push different ones meet there. The book says
  * how it is spread, `now` which shards are lost by now. Each partition has one row of shards; if the first is lost, the
- * next that is there is its heir, in all views alike. A named partition whose shard is lost has the same heir.
+ * next that is there is its heir, in all views alike. A named partition whose shard is lost has the same heir. Blocks
+ * are at the worker that they belong to, if that hosts shards.
  */
 uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition);
 /* The size of all partitions but the last of a tensor with so many bytes: at most `most`. */
