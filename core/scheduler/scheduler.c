@@ -967,6 +967,7 @@ static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book
     if (status != BPS_OK) {
         return status;
     }
+    bps_declared_inherit(&s->declared, &s->book); /* of a loss that not all workers had heard of */
     s->phase = RUNNING;
     s->leaver = s->retiring = NOBODY;
     s->departed = s->returning.leavers;
@@ -1297,6 +1298,16 @@ static void expel_late(struct bps_scheduler *s, uint64_t now)
     }
 }
 
+/* Who waits for the next generation is not missed in this one. */
+static void send_away(struct bps_scheduler *s, struct bps_seat *seat, const char *text)
+{
+    bps_warn(LOG, "%s", text);
+    send_lost(&seat->guest->link, BPS_ERR_LOST, text);
+    bps_link_finish(&seat->guest->link);
+    bps_roster_forget(&s->roster, seat);
+    tell_newcomers(s);
+}
+
 /* The first member that has been silent for too long. */
 static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
 {
@@ -1323,11 +1334,15 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
     bps_returning_keep_alive(&s->returning, now, scheduler_cluster(s)->peer_timeout / 4);
     seat = silent_seat(s, now);
     if (seat != NULL) {
-        char who[128], why[400];
+        char who[128], why[BPS_TEXT_LIMIT + 1];
         bps_seat_text(seat, who, sizeof who);
         snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
                  (double)scheduler_cluster(s)->peer_timeout / 1e9);
-        expel(s, seat, who, why);
+        if (seat->early) {
+            send_away(s, seat, why);
+        } else {
+            expel(s, seat, who, why);
+        }
     }
 }
 
