@@ -18,17 +18,18 @@ static const char help_text[] =
     "Beside workers that mpirun or srun has started together with it, and with\n"
     "cluster.servers, it finds the scheduler itself.\n"
     "\n" BPS_CMD_CONF_HELP
+    "      --join             come into a job that runs, and take a share of its work\n"
     "      --help             print this\n";
 /* clang-format on */
 
-static int serve(struct bps_conf *conf)
+static int serve(struct bps_conf *conf, bool comes_in)
 {
     struct bps_report report = {""};
     struct bps_hosting *none;
     bps_status status = bps_meet(conf, &none, &report); /* signals end it, as they are not blocked yet */
     if (status == BPS_OK) {
         int stop = bps_role_stop_fd();
-        status = bps_server_run(conf, stop, &report);
+        status = bps_server_run(conf, comes_in, stop, &report);
         close(stop);
         bps_meet_end();
     }
@@ -42,14 +43,20 @@ int bps_cmd_server(int argc, char **argv)
 {
     static const struct option options[] = {
         BPS_CMD_CONF_OPTIONS,
+        {"join", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct bps_cmd_conf request = {0};
+    bool comes_in = false;
     int code;
     opterr = 0;
     while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         if (bps_cmd_conf_take(&request, code, optarg)) {
+            continue;
+        }
+        if (code == 'j') {
+            comes_in = true;
             continue;
         }
         if (code != 'h') {
@@ -67,7 +74,7 @@ int bps_cmd_server(int argc, char **argv)
         return BPS_EXIT_FAILURE;
     }
     bps_role_begin(conf, "server");
-    int result = serve(conf);
+    int result = serve(conf, comes_in);
     bps_conf_free(conf);
     return result;
 }

@@ -9,7 +9,7 @@
 
 bps_status bps_coded_open(struct bps_worker *worker)
 {
-    struct bps_coded *coded = calloc(1, sizeof *coded + worker->shards->remotes * sizeof coded->told[0]);
+    struct bps_coded *coded = calloc(1, sizeof *coded);
     if (coded == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -27,10 +27,9 @@ void bps_coded_tell(struct bps_task *task, struct bps_remote *remote)
 {
     const struct bps_coding *coding = task->tensor->named.coding;
     struct bps_worker *worker = remote->worker;
-    uint32_t *told = &worker->coded->told[remote->index];
     const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->job.epoch};
-    while (*told < coding->number) {
-        const char *text = bps_codings_at(&worker->graph->codings, ++*told)->text;
+    while (remote->codings < coding->number) {
+        const char *text = bps_codings_at(&worker->graph->codings, ++remote->codings)->text;
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_link_send(&remote->lane[i].link, &header, text, strlen(text));
         }

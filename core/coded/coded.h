@@ -16,7 +16,6 @@ struct bps_coded {
     struct bps_pool pool;            /* of what is coded */
     TAILQ_HEAD(, bps_save) saves;    /* under way */
     TAILQ_HEAD(, bps_handed) handed; /* states that others have handed over, and that have not counted yet */
-    uint32_t told[];                 /* of each shard: of the worker's codings, by number, those that it knows */
 };
 
 struct bps_coded_slice {

@@ -80,7 +80,7 @@ void bps_direct_joined(struct bps_worker *worker)
     direct->least = least;
     direct->always = worker->hooks == NULL; /* else a group has sums of its own */
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
-        direct->always = direct->always && worker->shards->remote[i].transport == worker->net;
+        direct->always = direct->always && worker->shards->remote[i]->transport == worker->net;
     }
 }
 

@@ -106,6 +106,7 @@ struct bps_worker {
     uint32_t last_id;                            /* the largest of the named ones so far */
     uint64_t declared;                           /* bytes of all that have been declared */
     bool moving;                                 /* no rounds begin: shards/move.c */
+    uint32_t move_asked;                         /* the number of a move whose answer waits for links; 0: none does */
     uint32_t numbers[BPS_UNNAMED_KINDS];         /* of calls without a name, and barriers: the first not begun yet */
     struct bps_sequence over[BPS_UNNAMED_KINDS]; /* of those: the ones that have ended here */
     uint32_t names_looked_at;                    /* how many, before it is asked again whether they are used again */

@@ -99,6 +99,7 @@ void bps_known_tell(void *owner, struct bps_link *link)
     bps_writer_init(&end);
     bps_put_u8(&end, BPS_KNOWN_END);
     bps_put_u32(&end, worker->last_id);
+    worker->move_asked = 0; /* by one that is lost */
     bps_put_u8(&end, worker->moving);
     bps_link_send_message(link, BPS_FRAME_KNOWN, &end);
     bps_writer_fini(&end);

@@ -14,7 +14,7 @@ static void on_tensor_taken(struct bps_named *named, bool fresh)
         tensor->job.dtype = BPS_DTYPES;
         tensor->path_op = BPS_WIRE_OPS;
     }
-    tensor->id = tensor->round = tensor->first_round = 0;
+    tensor->id = tensor->round = tensor->first_round = tensor->kept_from = 0;
     bps_tensor_replace_state(tensor, NULL, 0);
     free(tensor->value);
     tensor->value = NULL;

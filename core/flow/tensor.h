@@ -97,6 +97,7 @@ struct bps_tensor_entry {
     uint32_t first_round;           /* of this name and form under its id; earlier ones were others' */
     struct bps_placed placed, next; /* next: from this round on; its partition NULL: nothing else is known */
     uint32_t next_round;            /* as long as nothing else is known: from which on it is placed as it is */
+    uint32_t kept_from;             /* the first round whose results all workers keep, see shards/settle.c */
     uint32_t slice;                 /* of its partitions, bytes; 0: as configured */
     bool recut;                     /* since its tasks were made */
     uint32_t tasks;

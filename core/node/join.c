@@ -53,7 +53,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     out->agreement = bps_get_string_new(r, AGREEMENT_LIMIT);
     out->loaded = bps_get_string_new(r, LOADED_LIMIT);
     if (!bps_reader_done(r) || out->role > BPS_ROLE_SERVER || out->rank < -1 || out->local_rank < -1 ||
-        out->local_size < -1 || out->before < BPS_JOINS_AGAIN || out->bandwidth > BANDWIDTH_LIMIT) {
+        out->local_size < -1 || out->before < BPS_COMES_IN || out->bandwidth > BANDWIDTH_LIMIT) {
         bps_join_fini(out);
         return BPS_ERR_PROTOCOL;
     }

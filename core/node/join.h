@@ -12,6 +12,7 @@
 
 #define BPS_IS_NEW      (-1)
 #define BPS_JOINS_AGAIN (-2) /* it is new, and has waited at a scheduler that was lost */
+#define BPS_COMES_IN    (-3) /* a server that comes into a job that runs */
 
 struct bps_join {
     uint32_t role;

@@ -65,6 +65,12 @@ static const struct bps_conf_cluster *member_cluster(const struct bps_member *m)
     return &m->conf->cluster;
 }
 
+/* A server, into a job that runs. */
+static bool comes_in(const struct bps_member *m)
+{
+    return m->join.before == BPS_COMES_IN;
+}
+
 static void member_lose(struct bps_member *m, bps_status status, const char *text)
 {
     if (!m->ended) {
@@ -278,7 +284,8 @@ static void member_welcome(void *owner, struct bps_link *link)
     bps_join_write(&m->join, &join);
     bps_link_send_message(link, BPS_FRAME_JOIN, &join);
     bps_writer_fini(&join);
-    snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
+    snprintf(m->waiting, sizeof m->waiting, "waiting for %s job '%s'%s", comes_in(m) ? "" : "the other members of",
+             m->join.job, comes_in(m) ? " to let this server in" : "");
     bps_debug(LOG, "asks the scheduler at %s for its place", link->peer);
 }
 
@@ -459,7 +466,9 @@ static bool is_overdue(struct bps_member *m, uint64_t now, char *why, size_t n)
                  "(cluster.rendezvous_timeout): %s",
                  member_cluster(m)->scheduler, m->lost, seconds, m->waiting);
     } else {
-        snprintf(why, n, "the job did not gather within %.0f s: %s", seconds, m->waiting);
+        snprintf(why, n, "%s within %.0f s%s: %s",
+                 comes_in(m) ? "this server did not come into the job" : "the job did not gather", seconds,
+                 comes_in(m) ? " (cluster.rendezvous_timeout)" : "", m->waiting);
     }
     return true;
 }

@@ -11,7 +11,7 @@ bps_status bps_return_of(const struct bps_book *book, uint32_t rank, struct bps_
     bps_writer_init(&w);
     bps_put_u32(&w, book->epoch);
     bps_put_u32(&w, book->workers);
-    for (uint32_t i = 0; i < book->members; i++) {
+    for (uint32_t i = 0; i < book->workers; i++) {
         bps_put_bytes(&w, book->member[i].public_key, sizeof book->member[i].public_key);
     }
     bool good = !w.failed && EVP_Digest(w.data, w.size, out->members, NULL, EVP_sha256(), NULL) == 1;

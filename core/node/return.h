@@ -26,7 +26,7 @@ enum bps_known_kind {
 struct bps_return {
     uint32_t epoch, view, rank;
     bool leaves;         /* it has said so to the lost one, or would have */
-    uint8_t members[32]; /* a digest of who is in the job: equal for all views of an epoch */
+    uint8_t members[32]; /* a digest of whose job it is, its workers: equal for all views of an epoch */
 };
 
 /* Of the member with this rank in its role. BPS_ERR_FAILED: there is no digest. */

@@ -59,7 +59,7 @@ static uint32_t shard_of_block(const struct bps_book *book, const struct bps_boo
  */
 uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition)
 {
-    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards == book->shards);
+    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards >= book->shards);
     const uint32_t golden = 0x9e3779b9u;
     uint32_t own =
         id >= BPS_ID_UNNAMED && partition >= BPS_BLOCKS ? shard_of_block(book, now, partition) : BPS_NO_SHARD;
@@ -74,8 +74,11 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *n
         place = next_place(place);
         shard = shard_at(book, place);
     }
-    while (now->shard[shard].gone) {
-        shard = (shard + 1) % now->shards;
+    for (uint32_t i = 0; i < book->shards && now->shard[shard].gone; i++) {
+        shard = (shard + 1) % book->shards;
+    }
+    for (uint32_t i = book->shards; i < now->shards && now->shard[shard].gone; i++) {
+        shard = i; /* those of servers that have come since: whoever comes later changes nothing */
     }
     return (uint16_t)shard;
 }

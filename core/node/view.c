@@ -32,13 +32,14 @@ static bool is_same_shard(const struct bps_book_shard *a, const struct bps_book_
 static bool follows(const struct bps_book *before, const struct bps_book *after)
 {
     bool good = after->epoch == before->epoch && after->view == before->view + 1 && after->workers == before->workers &&
-                after->members == before->members && after->shards == before->shards;
-    for (uint32_t i = 0; good && i < after->members; i++) {
+                after->members >= before->members && after->shards >= before->shards;
+    for (uint32_t i = 0; good && i < before->members; i++) {
         good = before->member[i].lost <= after->member[i].lost &&
                memcmp(after->member[i].public_key, before->member[i].public_key, BPS_KEY_BYTES) == 0;
     }
     for (uint32_t i = 0; good && i < after->shards; i++) {
-        good = is_same_shard(&before->shard[i], &after->shard[i]);
+        good = i < before->shards ? is_same_shard(&before->shard[i], &after->shard[i])
+                                  : after->shard[i].member >= before->members; /* of a server that has come */
     }
     return good;
 }

@@ -4,7 +4,7 @@
  *
  * A view never changes, and lives as long as somebody holds it: what has begun under one view goes on under it, while
  * others begin under the next. Within an epoch workers keep their ranks, and shards their numbers; a shard that is gone
- * has no weight and no address, a new one comes behind the others. [any thread]
+ * has no weight, and those of a server that has come are behind the others. [any thread]
  */
 #ifndef BPS_NODE_VIEW_H
 #define BPS_NODE_VIEW_H

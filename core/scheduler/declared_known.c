@@ -291,6 +291,7 @@ void bps_declared_end_move(const struct bps_declared *declared, uint32_t rank, b
     bps_put_u32(&w, 0);
     bps_put_u32(&w, n);
     bps_put_bytes(&w, entries.data, entries.size);
+    bps_put_u32(&w, 0); /* of those that stay nothing is known */
     w.failed |= entries.failed;
     send(arg, rank, BPS_FRAME_MOVED, &w);
     bps_writer_fini(&entries);

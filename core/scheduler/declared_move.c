@@ -140,6 +140,25 @@ static uint32_t take_all_out(struct bps_declared *declared, struct bps_declared_
     return n;
 }
 
+/* Tensors that stay, and the first round of each that nobody has begun. */
+static void write_staying(const struct bps_declared *declared, struct bps_writer *w)
+{
+    struct bps_writer entries;
+    uint32_t n = 0;
+    bps_writer_init(&entries);
+    for (const struct bps_declared_tensor *t = declared->ids; t != NULL; t = t->by_id.next) {
+        if (t->layout.move != declared->move.number && t->begun.workers > 0) {
+            bps_put_u32(&entries, t->id);
+            bps_put_u32(&entries, t->begun.most);
+            n++;
+        }
+    }
+    bps_put_u32(w, n);
+    bps_put_bytes(w, entries.data, entries.size);
+    w->failed |= entries.failed;
+    bps_writer_fini(&entries);
+}
+
 static void declared_move_tell(const struct bps_declared *declared, const struct bps_book *book, uint32_t rank,
                                struct bps_declared_tensor *const *moved, uint32_t n, bps_declared_send_fn send,
                                void *arg)
@@ -156,6 +175,7 @@ static void declared_move_tell(const struct bps_declared *declared, const struct
         bps_put_u32(&w, moved[i]->from);
         bps_declared_write_layout(declared, rank, &moved[i]->layout, &w);
     }
+    write_staying(declared, &w);
     send(arg, rank, BPS_FRAME_MOVED, &w);
     bps_writer_fini(&w);
 }
@@ -182,8 +202,9 @@ void bps_declared_stay(struct bps_declared *declared, bps_declared_send_fn send,
     }
     declared->move.waits = 0;
     bps_writer_init(&w);
-    bps_put_u32(&w, 0);
-    bps_put_u32(&w, 0);
+    for (uint32_t i = 0; i < 3; i++) { /* neither other weights, nor tensors */
+        bps_put_u32(&w, 0);
+    }
     send_all(declared, BPS_FRAME_MOVED, &w, send, arg);
     bps_writer_fini(&w);
 }

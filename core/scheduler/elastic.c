@@ -133,7 +133,7 @@ static bool has_gaps(const struct bps_roster *roster, uint32_t role)
         uint32_t wanted = bps_roster_wanted(roster, seat->join.role);
         gaps |= seat->join.role == role && (survives(seat) || (seat->rank != BPS_NO_RANK && seat->rank >= wanted));
     }
-    return gaps && roster->elastic.most > 0;
+    return gaps && (roster->elastic.most > 0 || role == BPS_ROLE_SERVER);
 }
 
 static void close_gaps(struct bps_roster *roster, uint32_t role)

@@ -158,10 +158,19 @@ bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *bo
     for (uint32_t member = 0; member < book->members; member++) {
         struct bps_share *share = &hosts.share[hosts.of[member]];
         seat = bps_roster_seat(roster, member);
-        share->bandwidth = fmax(share->bandwidth, seat->bandwidth);
+        share->bandwidth = fmax(share->bandwidth, seat != NULL ? seat->bandwidth : 0);
+    }
+    for (uint32_t h = 0; h < hosts.count; h++) { /* all of some may be gone */
+        hosts.share[h].bandwidth = hosts.share[h].bandwidth > 0 ? hosts.share[h].bandwidth : 1;
     }
     bps_share_set(hosts.share, hosts.count);
     status = bps_hosts_weigh(&hosts, book);
     bps_hosts_fini(&hosts);
     return status;
+}
+
+bps_status bps_roster_reweigh(struct bps_roster *roster, struct bps_book *book)
+{
+    hosting_choice_set_bandwidths(roster);
+    return bps_roster_weigh(roster, book);
 }

@@ -3,6 +3,7 @@
 #include "scheduler/placement.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/tensor.h"
@@ -176,6 +177,35 @@ static bool set_servers(struct bps_placement *placement, const struct bps_book *
     placement->first[placement->servers] = book->shards;
     bps_placement_weigh(placement, book);
     return true;
+}
+
+/* The same bins, and more of them. */
+static bool bins_grow(struct bps_bin **bins, uint32_t had, uint32_t n)
+{
+    struct bps_bin *bin = realloc(*bins, n * sizeof *bin);
+    if (bin != NULL) {
+        memset(bin + had, 0, (n - had) * sizeof *bin);
+        *bins = bin;
+    }
+    return bin != NULL;
+}
+
+bps_status bps_placement_grow(struct bps_placement *placement, const struct bps_book *book)
+{
+    uint32_t had = placement->first[placement->servers],
+             leaders = placement->sizes > 0 ? placement->group[0].leaders : 0;
+    size_t choices = 2 * (size_t)book->shards + leaders;
+    uint32_t *first = realloc(placement->first, ((size_t)book->shards + 1) * sizeof *first);
+    placement->first = first != NULL ? first : placement->first;
+    struct bps_choice *choice = realloc(placement->choice, choices * sizeof *choice);
+    placement->choice = choice != NULL ? choice : placement->choice;
+    if (first == NULL || choice == NULL || !bins_grow(&placement->server, had, book->shards) ||
+        !bins_grow(&placement->shard, had, book->shards)) {
+        return BPS_ERR_NOMEM;
+    }
+    placement->first[++placement->servers] = book->shards;
+    bps_placement_weigh(placement, book);
+    return BPS_OK;
 }
 
 static int placement_by_size(const void *left, const void *right)

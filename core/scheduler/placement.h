@@ -54,6 +54,8 @@ bps_status bps_placement_init(struct bps_placement *placement, const struct bps_
 void bps_placement_fini(struct bps_placement *placement);
 /* Other weights, by the shards of another book of the same members. What is placed stays. */
 void bps_placement_weigh(struct bps_placement *placement, const struct bps_book *book);
+/* Shards have come behind the others, of another member, which has no weight yet. BPS_ERR_NOMEM. */
+bps_status bps_placement_grow(struct bps_placement *placement, const struct bps_book *book);
 /* The index of a size of groups. */
 uint16_t bps_placement_group(const struct bps_placement *placement, uint32_t size);
 /* A tensor of so many bytes is about to be placed. What is known beforehand is placed better: the large ones first. */

@@ -222,7 +222,7 @@ const struct bps_book *bps_returning_book(struct bps_returning *returning, const
     const struct bps_elastic *elastic = &roster->elastic;
     uint32_t servers = book->members - book->workers;
     bool fits = elastic->most > 0 ? book->workers <= elastic->most && servers <= elastic->servers
-                                  : book->workers == roster->workers && servers == roster->servers;
+                                  : book->workers == roster->workers && servers >= roster->servers;
     uint32_t back = count_back(returning, returner);
     uint64_t waited = now - returning->since;
     bool enough = fits && (back == book->members || (waited > LEAVERS && !misses_any(returning, returner)) ||

@@ -288,6 +288,39 @@ const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t
     return NULL;
 }
 
+void bps_roster_take(struct bps_roster *roster, struct bps_seat *seat, struct bps_book_member *out)
+{
+    seat->guest->user = seat;
+    TAILQ_INSERT_TAIL(&roster->seats, seat, entry);
+    book_member(roster, seat, out);
+}
+
+bps_status bps_endpoints_read(struct bps_reader *payload, struct bps_endpoint **out, uint32_t *n)
+{
+    uint32_t shards = bps_get_u32(payload);
+    struct bps_endpoint *endpoint = shards > 0 && shards <= BPS_SHARDS_LIMIT ? calloc(shards, sizeof *endpoint) : NULL;
+    if (endpoint == NULL) {
+        return shards > 0 && shards <= BPS_SHARDS_LIMIT ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
+    }
+    for (uint32_t i = 0; i < shards; i++) {
+        bps_get_string(payload, endpoint[i].address, sizeof endpoint[i].address);
+        bps_get_string(payload, endpoint[i].local, sizeof endpoint[i].local);
+    }
+    if (!bps_reader_done(payload)) {
+        free(endpoint);
+        return BPS_ERR_PROTOCOL;
+    }
+    *out = endpoint;
+    *n = shards;
+    return BPS_OK;
+}
+
+void bps_roster_want_servers(struct bps_roster *roster, uint32_t servers)
+{
+    uint32_t there = bps_roster_count(roster, BPS_ROLE_SERVER);
+    roster->servers = there > servers ? there : servers;
+}
+
 /* Shards by member, and those of one in its own order. */
 static bps_status book_shards(const struct bps_roster *roster, struct bps_book *out)
 {

@@ -75,6 +75,15 @@ bps_status bps_roster_assign(struct bps_roster *roster);
 bool bps_roster_serving(const struct bps_roster *roster);
 /* The seats as a book. BPS_ERR_INVALID: too many shards. */
 bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out);
+/* Takes the seat of a member that has come into the job while that runs, and says who it is. */
+void bps_roster_take(struct bps_roster *roster, struct bps_seat *seat, struct bps_book_member *out);
+/* Reads an ENDPOINTS message; the caller frees the array. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_endpoints_read(struct bps_reader *payload, struct bps_endpoint **out, uint32_t *n);
+/*
+ * The next generation is about to gather: at least so many servers, and all that are there, as some may have come into
+ * this one.
+ */
+void bps_roster_want_servers(struct bps_roster *roster, uint32_t servers);
 /* The seat of a member of the book. */
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member);
 /* How many the job has of a role. */
@@ -101,7 +110,7 @@ void bps_roster_expect_less(struct bps_roster *roster, uint32_t role);
 bool bps_roster_has_waited(const struct bps_roster *roster);
 /* Goes on with those who are there, if they are enough. */
 bool bps_roster_settle(struct bps_roster *roster);
-/* In an elastic job: ranks without gaps, in the order of those that seats have had, or want. */
+/* Ranks without gaps, of workers in an elastic job only, in the order of those that seats have had, or want. */
 void bps_roster_close_gaps(struct bps_roster *roster);
 /* Workers that wait for the others to reform: newcomers, and those of this generation. */
 uint32_t bps_roster_waiting(const struct bps_roster *roster);
@@ -113,7 +122,9 @@ void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n);
 /* ---- hosting.c ---- */
 /* Says who serves; ranks are known. */
 bps_status bps_roster_host(struct bps_roster *roster);
-/* Gives the shards of a book their weights. */
+/* Gives the shards of a book their weights; some of its members may be gone. */
 bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book);
+/* The same, after somebody has come whose link counts. */
+bps_status bps_roster_reweigh(struct bps_roster *roster, struct bps_book *book);
 
 #endif

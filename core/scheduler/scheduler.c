@@ -26,6 +26,7 @@
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
 #include "scheduler/declared_known.h"
+#include "scheduler/joining.h"
 #include "scheduler/late.h"
 #include "scheduler/rates.h"
 #include "scheduler/returning.h"
@@ -46,6 +47,7 @@ struct bps_scheduler {
     struct bps_lobby lobby;
     struct bps_roster roster;
     struct bps_returning returning; /* members of a job whose scheduler was lost; once it is taken over: others */
+    struct bps_joining joining;     /* servers that come into the job that runs */
     struct bps_book book;           /* of this generation */
     struct bps_declared declared;
     struct bps_rates rates; /* of no members: its configuration says them */
@@ -117,7 +119,7 @@ static void finish_if_alone(void *arg)
 {
     struct bps_scheduler *s = arg;
     if (!awaits_leavers(s) && s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) &&
-        TAILQ_EMPTY(&s->returning.all) && !bps_lobby_has_members(&s->lobby)) {
+        TAILQ_EMPTY(&s->returning.all) && TAILQ_EMPTY(&s->joining.all) && !bps_lobby_has_members(&s->lobby)) {
         void (*finished)(void *, bps_status) = s->finished;
         s->finished = NULL;
         finished(s->arg, s->verdict);
@@ -154,6 +156,7 @@ static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const 
         send_lost(&returner->guest->link, BPS_ERR_LOST, s->why);
         bps_link_finish(&returner->guest->link);
     }
+    bps_joining_end(&s->joining, "the job has ended before this server came into it");
     bps_loop_defer(s->loop, finish_if_alone, s);
 }
 
@@ -235,6 +238,20 @@ static bool is_orphaned(const struct bps_scheduler *s)
     return s->roster.elastic.reforms && s->epoch > 0 && bps_roster_survivors(&s->roster) == 0;
 }
 
+static void send_assign(const struct bps_scheduler *s, struct bps_link *link, uint32_t rank, uint32_t local_rank,
+                        uint32_t local_size, bool serves)
+{
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_u32(&w, rank);
+    bps_put_u32(&w, local_rank);
+    bps_put_u32(&w, local_size);
+    bps_put_u8(&w, serves);
+    bps_put_u8(&w, s->conf->cluster.role == BPS_ROLE_SCHEDULER); /* else it is lost together with its process */
+    bps_link_send_message(link, BPS_FRAME_ASSIGN, &w);
+    bps_writer_fini(&w);
+}
+
 static void assign_if_complete(struct bps_scheduler *s)
 {
     struct bps_seat *seat;
@@ -251,15 +268,7 @@ static void assign_if_complete(struct bps_scheduler *s)
     s->phase = SERVING;
     bps_returning_refuse(&s->returning, ANOTHER);
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        struct bps_writer w;
-        bps_writer_init(&w);
-        bps_put_u32(&w, seat->rank);
-        bps_put_u32(&w, seat->local_rank);
-        bps_put_u32(&w, seat->local_size);
-        bps_put_u8(&w, seat->serves);
-        bps_put_u8(&w, s->conf->cluster.role == BPS_ROLE_SCHEDULER); /* else it is lost together with its process */
-        bps_link_send_message(&seat->guest->link, BPS_FRAME_ASSIGN, &w);
-        bps_writer_fini(&w);
+        send_assign(s, &seat->guest->link, seat->rank, seat->local_rank, seat->local_size, seat->serves);
     }
 }
 
@@ -354,6 +363,7 @@ static bps_status publish(struct bps_scheduler *s)
     s->leaver = s->retiring = NOBODY;
     s->departed = 0;
     s->reforming = 0;
+    s->joining.shares = s->joining.moving = false;
     bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
@@ -455,6 +465,28 @@ static void turn_away(struct bps_scheduler *s, struct bps_guest *guest, struct b
     bps_link_finish(link);
 }
 
+/* A server that comes into the job that runs, or is about to. */
+static bps_status take_joiner(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join,
+                              struct bps_report *report)
+{
+    if (check_job_name(s, join, report) != BPS_OK) {
+        return BPS_ERR_REFUSED;
+    }
+    if (s->phase == ENDING) {
+        return bps_fail(report, BPS_ERR_REFUSED, "job '%s' is over", join->job);
+    }
+    if (!scheduler_cluster(s)->failover) {
+        return bps_fail(report, BPS_ERR_REFUSED,
+                        "job '%s' has cluster.failover = false, so that its servers stay as they are: none can come in "
+                        "while it runs",
+                        join->job);
+    }
+    bps_status status = check_alike(s, join, report);
+    return status == BPS_OK ? bps_joining_add(&s->joining, guest, join) : status;
+}
+
+static void let_in_next(struct bps_scheduler *s);
+
 static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
 {
     struct bps_report report = {""};
@@ -463,6 +495,19 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
     if (bps_join_read(payload, &join) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
+    if (join.before == BPS_COMES_IN && join.role != BPS_ROLE_SERVER) {
+        bps_join_fini(&join);
+        return BPS_ERR_PROTOCOL;
+    }
+    if (join.before == BPS_COMES_IN && !is_elastic(s)) { /* an elastic job has its reforms for that */
+        bps_status came = take_joiner(s, guest, &join, &report);
+        if (came != BPS_OK) {
+            turn_away(s, guest, &join, came, &report);
+        }
+        let_in_next(s);
+        return BPS_OK;
+    }
+    join.before = join.before == BPS_COMES_IN ? BPS_IS_NEW : join.before;
     bps_status status = take_seat(s, guest, &join, early, &report);
     if (status != BPS_OK) {
         turn_away(s, guest, &join, status, &report);
@@ -486,25 +531,16 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
 
 static bps_status on_endpoints(struct bps_scheduler *s, struct bps_seat *seat, struct bps_reader *payload)
 {
-    uint32_t n = bps_get_u32(payload);
     bool again = s->phase == GATHERING || seat->left || seat->endpoint != NULL;
     if (again && is_elastic(s)) {
         return BPS_OK; /* asked before one of the members was lost; a server says the same each time */
     }
-    if (s->phase != SERVING || !seat->serves || seat->endpoint != NULL || n == 0 || n > BPS_SHARDS_LIMIT) {
+    if (s->phase != SERVING || !seat->serves || seat->endpoint != NULL) {
         return BPS_ERR_PROTOCOL;
     }
-    seat->endpoint = calloc(n, sizeof *seat->endpoint);
-    if (seat->endpoint == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    seat->shards = n;
-    for (uint32_t i = 0; i < n; i++) {
-        bps_get_string(payload, seat->endpoint[i].address, sizeof seat->endpoint[i].address);
-        bps_get_string(payload, seat->endpoint[i].local, sizeof seat->endpoint[i].local);
-    }
-    if (!bps_reader_done(payload)) {
-        return BPS_ERR_PROTOCOL;
+    bps_status status = bps_endpoints_read(payload, &seat->endpoint, &seat->shards);
+    if (status != BPS_OK) {
+        return status;
     }
     return bps_roster_serving(&s->roster) ? publish(s) : BPS_OK;
 }
@@ -520,6 +556,18 @@ static bps_status on_declare(struct bps_scheduler *s, const struct bps_seat *sea
     }
     bps_writer_fini(&w);
     return status;
+}
+
+/* ---- tensors that move, or do not ---- */
+
+static void send_worker(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *message);
+
+/* If something is about to move, nothing does. */
+static void give_up_move(struct bps_scheduler *s)
+{
+    bps_declared_stay(&s->declared, send_worker, s);
+    s->retiring = NOBODY;
+    s->joining.moving = false;
 }
 
 /* ---- tensors that change their form ---- */
@@ -558,8 +606,7 @@ static void refuse_changes(struct bps_scheduler *s)
             snprintf(s->declared.closed, sizeof s->declared.closed, "%s", text);
         }
         bps_declared_refuse(&s->declared, is_elastic(s) ? BPS_ERR_MEMBERSHIP : BPS_ERR_LOST, text, send_worker, s);
-        bps_declared_stay(&s->declared, send_worker, s);
-        s->retiring = NOBODY;
+        give_up_move(s);
     }
 }
 
@@ -568,8 +615,7 @@ static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat
     if (seat->left) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_declared_stay(&s->declared, send_worker, s); /* its place is about to be another one anyway */
-    s->retiring = NOBODY;
+    give_up_move(s); /* its place is about to be another one anyway */
     bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_worker, s);
     if (status == BPS_OK) {
         refuse_changes(s);
@@ -603,6 +649,22 @@ bool bps_scheduler_retire(struct bps_scheduler *s, uint32_t member)
     return true;
 }
 
+static bps_status renew_rates(struct bps_scheduler *s)
+{
+    bps_rates_fini(&s->rates);
+    return s->roster.told ? BPS_OK : bps_rates_init(&s->rates, &s->book);
+}
+
+/* The next view, in which what has no name is spread by the weights of now. */
+static bps_status publish_spread(struct bps_scheduler *s)
+{
+    bps_book_spread(&s->book);
+    s->book.view++;
+    memcpy(s->book.from, s->declared.move.numbers, sizeof s->book.from);
+    send_book(s);
+    return renew_rates(s);
+}
+
 /* The shards of the member get nothing more. If nothing has to stay there, the next view is without them. */
 static bps_status scheduler_retire(struct bps_scheduler *s, uint32_t member)
 {
@@ -621,13 +683,16 @@ static bps_status scheduler_retire(struct bps_scheduler *s, uint32_t member)
         bool serves = seat->join.role == BPS_ROLE_SERVER && book->workers + seat->rank == member;
         seat->retired = seat->retired || serves;
     }
-    bps_book_spread(book);
-    book->view++;
-    memcpy(book->from, s->declared.move.numbers, sizeof book->from);
-    send_book(s);
-    bps_info(LOG, "view %u is without the shards of member %u", book->view, member);
-    bps_rates_fini(&s->rates);
-    return s->roster.told ? BPS_OK : bps_rates_init(&s->rates, book);
+    bps_info(LOG, "view %u is without the shards of member %u", book->view + 1, member);
+    return publish_spread(s);
+}
+
+/* What is summed is shared anew, with a server that has come. */
+static bps_status scheduler_share(struct bps_scheduler *s)
+{
+    s->joining.shares = false;
+    bps_status status = bps_roster_reweigh(&s->roster, &s->book);
+    return status == BPS_OK ? publish_spread(s) : status;
 }
 
 static bps_status on_rates(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
@@ -651,9 +716,12 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
     if (status != BPS_OK || !all) {
         return status;
     }
-    bool retires = s->retiring != NOBODY;
-    status = retires ? scheduler_retire(s, s->retiring) : bps_rates_take(&s->rates, &s->book);
+    bool retires = s->retiring != NOBODY, shares = s->joining.moving;
+    status = shares    ? scheduler_share(s)
+             : retires ? scheduler_retire(s, s->retiring)
+                       : bps_rates_take(&s->rates, &s->book);
     s->retiring = NOBODY;
+    s->joining.moving = false;
     if (status == BPS_OK) {
         status = bps_declared_moved(&s->declared, &s->book, send_worker, s);
     }
@@ -661,9 +729,94 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
         scheduler_fail_job(s, status, "the scheduler could not move tensors to other servers");
         return BPS_OK;
     }
-    bps_info(LOG, retires ? "tensors move:" : "links deliver other rates than were known, so that tensors move:");
+    bps_info(LOG,
+             retires || shares ? "tensors move:" : "links deliver other rates than were known, so that tensors move:");
     log_shares(&s->book);
     return BPS_OK;
+}
+
+/* ---- servers that come into the job ---- */
+
+/* If there is one without a share, tensors move to it, unless that is not possible now. */
+static void share_anew(struct bps_scheduler *s)
+{
+    if (s->joining.shares && !s->joining.moving && s->phase == RUNNING && s->leaver == NOBODY) {
+        s->joining.moving = bps_declared_move(&s->declared, send_worker, s);
+    }
+}
+
+static void lose_joiner(struct bps_scheduler *s, struct bps_joiner *joiner, const char *why)
+{
+    bps_warn(LOG, "a server (host %s, pid %u) does not come in: %s", joiner->join.host, joiner->join.pid, why);
+    bps_link_send_text(&joiner->guest->link, BPS_FRAME_REFUSE, why);
+    bps_link_finish(&joiner->guest->link);
+    joiner->guest->user = NULL;
+    bps_joining_remove(&s->joining, joiner);
+}
+
+/* The next view has its shards. */
+static void let_in(struct bps_scheduler *s, struct bps_joiner *joiner)
+{
+    char who[128], pid[16];
+    bps_status status = bps_joining_seat(&s->joining, joiner, &s->roster, &s->book);
+    if (status == BPS_ERR_INVALID) {
+        lose_joiner(s, joiner, "the job has as many servers and shards as there can be");
+        return;
+    }
+    if (status == BPS_OK) {
+        status = bps_placement_grow(&s->declared.placement, &s->book);
+    }
+    if (status == BPS_OK) {
+        s->book.view++;
+        status = renew_rates(s);
+    }
+    if (status != BPS_OK) {
+        scheduler_fail_job(s, status, "the scheduler is out of memory");
+        return;
+    }
+    const struct bps_book_member *member = &s->book.member[s->book.members - 1];
+    bps_member_text(member, who, sizeof who);
+    bps_warn(LOG, "%s has come into the job, in view %u", who, s->book.view);
+    snprintf(pid, sizeof pid, "%u", member->pid);
+    tell_news(s, "member", pid);
+    send_book(s);
+    s->joining.shares = true;
+    share_anew(s);
+}
+
+/* One after the other, when the last one has its share. */
+static void let_in_next(struct bps_scheduler *s)
+{
+    struct bps_joiner *joiner = TAILQ_FIRST(&s->joining.all);
+    if (joiner == NULL || s->phase != RUNNING || s->leaver != NOBODY || s->joining.shares) {
+        return;
+    }
+    if (!joiner->asked) {
+        joiner->asked = true;
+        send_assign(s, &joiner->guest->link, s->roster.servers, 0, 1, true);
+    } else if (joiner->endpoint != NULL && s->declared.move.waits == 0) {
+        let_in(s, joiner);
+    }
+}
+
+static bps_status on_joiner(struct bps_scheduler *s, struct bps_joiner *joiner, const struct bps_header *header,
+                            struct bps_reader *payload)
+{
+    char why[400];
+    if (s->phase == ENDING) {
+        return BPS_OK;
+    }
+    if (header->type == BPS_FRAME_LEAVE) {
+        bps_get_u8(payload);
+        bps_get_text(payload, why, sizeof why);
+        lose_joiner(s, joiner, why);
+        return BPS_OK;
+    }
+    bps_status status = header->type == BPS_FRAME_ENDPOINTS ? bps_joining_hear(joiner, payload) : BPS_ERR_PROTOCOL;
+    if (status == BPS_OK) {
+        let_in_next(s);
+    }
+    return status;
 }
 
 /* ---- who is late ---- */
@@ -706,6 +859,9 @@ static void on_all_left(struct bps_scheduler *s)
     }
     if (!returns) {
         bps_roster_renew(&s->roster);
+    }
+    if (!is_elastic(s)) {
+        bps_roster_want_servers(&s->roster, (uint32_t)scheduler_cluster(s)->servers);
     }
     gather(s);
     assign_if_complete(s);
@@ -757,14 +913,12 @@ static bool next_view(struct bps_scheduler *s, uint32_t member)
     if (!bps_book_lose(&s->book, member)) {
         return false;
     }
-    bps_declared_stay(&s->declared, send_worker, s);
-    s->retiring = NOBODY;
+    give_up_move(s);
     s->book.view++;
     s->book.member[member].lost = member < s->book.workers;
     bps_declared_inherit(&s->declared, &s->book);
     send_book(s);
-    bps_rates_fini(&s->rates);
-    if (!s->roster.told && bps_rates_init(&s->rates, &s->book) != BPS_OK) {
+    if (renew_rates(s) != BPS_OK) {
         scheduler_fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
     }
     return true;
@@ -971,6 +1125,8 @@ static bps_status take_over(struct bps_scheduler *s, const struct bps_book *book
     s->phase = RUNNING;
     s->leaver = s->retiring = NOBODY;
     s->departed = s->returning.leavers;
+    s->joining.moving = false;
+    s->joining.shares = !is_elastic(s) && s->roster.servers > scheduler_cluster(s)->servers; /* the last one may not */
     bps_info(LOG, "has taken over job '%s': %u workers, %u servers, epoch %u, view %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.epoch, s->book.view);
     s->news(s->arg, "taken over");
@@ -1128,6 +1284,10 @@ static bps_status scheduler_on_message(void *owner, struct bps_link *link, const
     if (returner != NULL) {
         return on_returner(s, returner, header, payload);
     }
+    struct bps_joiner *joiner = seat == NULL ? bps_joining_find(&s->joining, guest) : NULL;
+    if (joiner != NULL) {
+        return on_joiner(s, joiner, header, payload);
+    }
     if (seat == NULL && header->type == BPS_FRAME_RETURN) {
         return scheduler_on_return(s, guest, payload);
     }
@@ -1182,6 +1342,10 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
         struct bps_returner *returner = bps_returning_find(&s->returning, guest);
         if (returner != NULL) {
             bps_returning_remove(&s->returning, returner);
+        }
+        struct bps_joiner *joiner = bps_joining_find(&s->joining, guest);
+        if (joiner != NULL) {
+            bps_joining_remove(&s->joining, joiner);
         }
         bps_debug(LOG, "%s: %s", link->peer, text);
         bps_guest_free(guest);
@@ -1332,6 +1496,14 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
         bps_link_keep_alive(&seat->guest->link, now, scheduler_cluster(s)->peer_timeout / 4);
     }
     bps_returning_keep_alive(&s->returning, now, scheduler_cluster(s)->peer_timeout / 4);
+    bps_joining_keep_alive(&s->joining, now, scheduler_cluster(s)->peer_timeout / 4);
+    if (slept) {
+        bps_joining_excuse(&s->joining, now);
+    }
+    struct bps_joiner *joiner = bps_joining_silent(&s->joining, now, scheduler_cluster(s)->peer_timeout);
+    if (joiner != NULL) {
+        lose_joiner(s, joiner, "it gave no sign of life (cluster.peer_timeout)");
+    }
     seat = silent_seat(s, now);
     if (seat != NULL) {
         char who[128], why[BPS_TEXT_LIMIT + 1];
@@ -1362,6 +1534,8 @@ static void scheduler_on_tick(void *arg)
         remind(s, now);
     } else if (s->phase == RUNNING) {
         tell_lateness(s, now);
+        share_anew(s);
+        let_in_next(s);
         expel_late(s, now);
         bps_declared_excuse(&s->declared, late);
         bps_declared_check_stalls(&s->declared, now, scheduler_cluster(s)->stall_warning,
@@ -1372,6 +1546,7 @@ static void scheduler_on_tick(void *arg)
     } else if (now > s->since && now - s->since > END_LIMIT) { /* it may have begun in this very call */
         bps_roster_fini(&s->roster);
         bps_returning_fini(&s->returning);
+        bps_joining_fini(&s->joining);
         bps_lobby_fini(&s->lobby);
         finish_if_alone(s);
     }
@@ -1393,6 +1568,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->finished = finished;
     s->news = news;
     s->arg = arg;
+    bps_joining_init(&s->joining);
     int64_t workers = c->max_workers > c->workers ? c->max_workers : c->workers;
     bps_status status = bps_returning_init(&s->returning, (uint32_t)workers);
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
@@ -1472,6 +1648,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
     bps_lobby_fini(&s->lobby);
     bps_roster_fini(&s->roster);
     bps_returning_fini(&s->returning);
+    bps_joining_fini(&s->joining);
     bps_declared_fini(&s->declared);
     bps_rates_fini(&s->rates);
     bps_lates_begin(&s->lates, 0);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/report.h"
 #include "node/guard.h"
+#include "node/join.h"
 #include "node/member.h"
 #include "node/timeline.h"
 #include "node/transport.h"
@@ -21,6 +22,7 @@ struct process {
     struct bps_pinning pinning;
     struct bps_server *server;
     uint32_t rank; /* among servers */
+    bool comes_in; /* into a job that runs, and has no share of it yet */
     struct bps_member *member;
     struct bps_guard guard;
     bps_status verdict;
@@ -59,6 +61,20 @@ static void server_finish(struct process *p, bps_status verdict)
     bps_loop_stop(p->loop);
 }
 
+/* Whoever has sent for it waits for that. */
+static void tell_share(struct process *p, const struct bps_book *book)
+{
+    uint64_t weight = 0;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        weight += book->shard[i].member == book->workers + p->rank ? book->shard[i].weight : 0;
+    }
+    if (p->comes_in && weight > 0) {
+        p->comes_in = false;
+        bps_warn(LOG, "this server has its share of job '%s': %.1f %% of the bytes, from view %u on",
+                 p->conf->cluster.job, 100.0 * (double)weight / (double)bps_book_weights(book), book->view);
+    }
+}
+
 static void server_on_joined(void *owner, struct bps_view *view)
 {
     struct process *p = owner;
@@ -71,6 +87,7 @@ static void server_on_joined(void *owner, struct bps_view *view)
         server_finish(p, status);
         return;
     }
+    tell_share(p, book);
     bps_info(LOG, "serving %u workers, epoch %u, view %u, %u shards here", book->workers, book->epoch, book->view,
              bps_server_shards(p->server));
 }
@@ -158,9 +175,9 @@ static void on_stop(void *arg, uint32_t ready)
     server_finish(arg, BPS_OK);
 }
 
-bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report)
+bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, struct bps_report *report)
 {
-    struct process p = {.conf = conf, .loop = bps_loop_new(), .report = report};
+    struct process p = {.conf = conf, .loop = bps_loop_new(), .comes_in = comes_in, .report = report};
     struct bps_instance *net = NULL;
     struct bps_watch *watch = NULL;
     bool records = false;
@@ -178,7 +195,8 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
         status = watch == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status == BPS_OK) {
-        status = bps_member_new(conf, p.loop, net, "", -1, &events, &p, &p.member, report);
+        status =
+            bps_member_new(conf, p.loop, net, "", comes_in ? BPS_COMES_IN : BPS_IS_NEW, &events, &p, &p.member, report);
     }
     if (status == BPS_OK) {
         bps_loop_run(p.loop);

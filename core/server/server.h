@@ -34,9 +34,10 @@ void bps_server_lateness(const struct bps_server *server, struct bps_lateness *i
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host);
 
 /*
- * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed.
+ * Joins the job as a server, or comes into one that runs, and serves until it is over. Returns BPS_OK, or why the job
+ * failed.
  * `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
  */
-bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report);
+bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, struct bps_report *report);
 
 #endif

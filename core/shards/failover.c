@@ -14,18 +14,28 @@
 #include "base/log.h"
 #include "shards/shards.h"
 
-#define LOG "worker"
+#define LOG  "worker"
+#define BARE "summed alone just before, so that not all that workers may still need is kept elsewhere"
 
 void bps_remotes_find_heirs(struct bps_worker *worker)
 {
     const struct bps_book *book = &worker->view->book;
+    bool any = false;
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         uint32_t member = book->shard[i].member, j = 0;
         while (j < book->shards && (book->shard[j].gone || book->shard[j].member == member)) {
             j++;
         }
         bool may_be_lost = member >= worker->job.size || worker->conf->cluster.min_workers > 0;
-        worker->shards->remote[i].has_heirs = worker->conf->cluster.failover && may_be_lost && j < book->shards;
+        bool has = worker->conf->cluster.failover && may_be_lost && j < book->shards;
+        struct bps_remote *remote = worker->shards->remote[i];
+        bool bare = has && !remote->has_heirs && remote->reached && !book->shard[i].gone;
+        remote->bare |= bare;
+        remote->has_heirs = has;
+        any |= bare;
+    }
+    if (any) {
+        bps_remotes_disarm(worker);
     }
 }
 
@@ -61,7 +71,7 @@ static void suspect(const struct bps_remote *remote, const char *why)
 static void suspect_again(struct bps_worker *worker)
 {
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
-        const struct bps_remote *remote = &worker->shards->remote[i];
+        const struct bps_remote *remote = worker->shards->remote[i];
         if (remote->broken && !remote->retired) {
             suspect(remote, "its connection was lost before");
         }
@@ -106,28 +116,40 @@ static void send_held(struct bps_remote *heir, const struct bps_kept *kept, cons
     free(bits);
 }
 
+static void announce_round(struct bps_remote *heir, const struct bps_kept *kept, struct bps_kept_round *round)
+{
+    bool lost = heir->worker->view->book.shard[round->shard].lost;
+    round->shard = lost ? heir->index : round->shard;
+    if (lost && round->whole > 0) {
+        send_held(heir, kept, round);
+    }
+}
+
+/* Of a partition that has moved, rounds are at one shard and earlier ones at another. */
 static void announce(struct bps_worker *worker, struct bps_kept *kept)
 {
-    const struct bps_book *book = &worker->view->book;
-    const struct bps_kept_failure *failure;
-    kept->shard = bps_unnamed_shard(book, book, (uint32_t)(kept->id >> 32), (uint32_t)kept->id);
-    struct bps_remote *heir = &worker->shards->remote[kept->shard];
-    if (kept->last.whole > 0) {
-        send_held(heir, kept, &kept->last);
-    }
-    if (kept->begun && kept->now.whole > 0) {
-        send_held(heir, kept, &kept->now);
+    const struct bps_book *book = &worker->view->book, *of = kept->view != NULL ? &kept->view->book : book;
+    struct bps_kept_failure *failure;
+    uint16_t shard = bps_unnamed_shard(of, book, (uint32_t)(kept->id >> 32), (uint32_t)kept->id);
+    struct bps_remote *heir = worker->shards->remote[shard];
+    announce_round(heir, kept, &kept->last);
+    if (kept->begun) {
+        announce_round(heir, kept, &kept->now);
     }
     STAILQ_FOREACH(failure, &kept->failures, entry) {
-        bps_link_send(&heir->lane[0].link, &failure->poison, failure->text, strlen(failure->text));
+        if (book->shard[failure->shard].lost) {
+            failure->shard = heir->index;
+            bps_link_send(&heir->lane[0].link, &failure->poison, failure->text, strlen(failure->text));
+        }
     }
 }
 
 bps_status bps_remote_wanted(struct bps_remote *remote, const struct bps_header *want)
 {
     const struct bps_kept *kept = bps_kept_find(&remote->worker->shards->kept, want->tensor, want->partition);
-    const struct bps_kept_slice *slice = kept != NULL ? bps_kept_slice(kept, want->round, want->offset) : NULL;
-    if (slice == NULL || kept->shard != remote->index) {
+    const struct bps_kept_slice *slice =
+        kept != NULL ? bps_kept_slice(kept, remote->index, want->round, want->offset) : NULL;
+    if (slice == NULL) {
         return BPS_ERR_PROTOCOL;
     }
     struct bps_header header = *want;
@@ -147,7 +169,9 @@ void bps_remote_failed(struct bps_remote *remote, const struct bps_header *faile
     }
     poison.type = BPS_FRAME_POISON;
     poison.flags = for_group ? BPS_FLAG_GROUP : 0;
-    if (remote->has_heirs && bps_kept_fail(&worker->shards->kept, remote->index, &poison, text) != BPS_OK) {
+    bps_status status =
+        !remote->has_heirs ? BPS_OK : bps_kept_fail(&worker->shards->kept, worker->view, remote->index, &poison, text);
+    if (status != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
     }
 }
@@ -201,8 +225,9 @@ static void let_go(struct bps_remote *remote)
     drop_lanes(remote);
     worker->opened_links -= worker->phase == BPS_WORKER_JOINING ? remote->opened : 0;
     remote->lanes = 0;
-    if (remote->unkept != NULL) {
-        snprintf(why, sizeof why, "a server was lost that has %s", remote->unkept);
+    const char *unkept = remote->unkept != NULL || !remote->bare ? remote->unkept : BARE;
+    if (unkept != NULL) {
+        snprintf(why, sizeof why, "a server was lost that has %s", unkept);
         bps_worker_fail(worker, BPS_ERR_LOST, why);
     }
 }
@@ -212,7 +237,7 @@ static bool has_told(const struct bps_worker *worker, uint32_t member)
 {
     uint32_t i = 0;
     while (i < worker->shards->remotes &&
-           (worker->view->book.shard[i].member != member || !worker->shards->remote[i].broken)) {
+           (worker->view->book.shard[i].member != member || !worker->shards->remote[i]->broken)) {
         i++;
     }
     return i < worker->shards->remotes;
@@ -224,7 +249,7 @@ static bool let_all_go(struct bps_worker *worker)
     bool any = false;
     char who[128];
     for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
-        struct bps_remote *remote = &worker->shards->remote[i];
+        struct bps_remote *remote = worker->shards->remote[i];
         if (worker->view->book.shard[i].lost && !remote->retired) {
             any = true;
             if (!has_told(worker, worker->view->book.shard[i].member)) {
@@ -253,12 +278,10 @@ void bps_remotes_inherit(struct bps_worker *worker)
     restart_tasks(worker);
     bps_value_copies_inherit(worker);
     HASH_ITER(hh, worker->shards->kept.of, kept, next) {
-        if (worker->view->book.shard[kept->shard].lost) {
-            announce(worker, kept);
-        }
+        announce(worker, kept);
     }
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
-        struct bps_remote *remote = &worker->shards->remote[i];
+        struct bps_remote *remote = worker->shards->remote[i];
         if (worker->view->book.shard[i].lost) {
             bps_assert(bps_heap_top(&remote->queue) == NULL);
             worker->shards->lost(worker, remote);

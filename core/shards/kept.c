@@ -74,6 +74,7 @@ static void kept_free(struct bps_kept_store *store, struct bps_kept *kept)
     }
     free(kept->now.slice);
     free(kept->last.slice);
+    bps_view_put(kept->view);
     free(kept);
 }
 
@@ -94,7 +95,9 @@ struct bps_kept *bps_kept_find(const struct bps_kept_store *store, uint32_t tens
     return kept;
 }
 
-static struct bps_kept *find_or_make(struct bps_kept_store *store, uint32_t tensor, uint32_t partition)
+/* `view`: the one that it begins under, or the newest one. */
+static struct bps_kept *find_or_make(struct bps_kept_store *store, struct bps_view *view, uint32_t tensor,
+                                     uint32_t partition)
 {
     struct bps_kept *kept = bps_kept_find(store, tensor, partition);
     if (kept != NULL || (kept = calloc(1, sizeof *kept)) == NULL) {
@@ -108,6 +111,7 @@ static struct bps_kept *find_or_make(struct bps_kept_store *store, uint32_t tens
         return NULL;
     }
     if (is_unnamed(kept)) {
+        kept->view = bps_view_get(bps_view_at(view, tensor));
         TAILQ_INSERT_TAIL(list_of(store, kept), kept, entry);
     }
     return kept;
@@ -129,7 +133,7 @@ struct bps_kept *bps_kept_begin(struct bps_kept_store *store, const struct bps_t
                                 uint32_t grid)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_kept *kept = find_or_make(store, tensor->id, task->partition);
+    struct bps_kept *kept = find_or_make(store, tensor->operation.view, tensor->id, task->partition);
     uint32_t slices = bps_partitions(task->bytes, grid), had;
     if (kept == NULL) {
         return NULL;
@@ -153,7 +157,7 @@ struct bps_kept *bps_kept_begin(struct bps_kept_store *store, const struct bps_t
     now->slices = slices;
     now->grid = grid;
     now->for_group = task->for_group;
-    kept->shard = shard;
+    now->shard = shard;
     kept->begun = true;
     return kept;
 }
@@ -257,20 +261,22 @@ void bps_kept_again(struct bps_kept *kept)
     kept->now.whole = 0;
 }
 
-const struct bps_kept_slice *bps_kept_slice(const struct bps_kept *kept, uint32_t round, uint32_t offset)
+const struct bps_kept_slice *bps_kept_slice(const struct bps_kept *kept, uint32_t shard, uint32_t round,
+                                            uint32_t offset)
 {
     const struct bps_kept_round *of = kept->last.whole > 0 && kept->last.round == round ? &kept->last : &kept->now;
     uint32_t index = of->grid > 0 ? offset / of->grid : 0;
-    bool there = of->round == round && of->whole > 0 && index < of->slices && of->slice[index].whole;
+    bool there =
+        of->shard == shard && of->round == round && of->whole > 0 && index < of->slices && of->slice[index].whole;
     return there ? &of->slice[index] : NULL;
 }
 
 /* ---- rounds that have failed ---- */
 
-bps_status bps_kept_fail(struct bps_kept_store *store, uint32_t shard, const struct bps_header *poison,
-                         const char *text)
+bps_status bps_kept_fail(struct bps_kept_store *store, struct bps_view *newest, uint32_t shard,
+                         const struct bps_header *poison, const char *text)
 {
-    struct bps_kept *kept = find_or_make(store, poison->tensor, poison->partition);
+    struct bps_kept *kept = find_or_make(store, newest, poison->tensor, poison->partition);
     struct bps_kept_failure *failure = malloc(sizeof *failure + strlen(text) + 1);
     if (kept == NULL || failure == NULL) {
         free(failure);
@@ -279,7 +285,7 @@ bps_status bps_kept_fail(struct bps_kept_store *store, uint32_t shard, const str
     failure->poison = *poison;
     memcpy(failure->text, text, strlen(text) + 1);
     STAILQ_INSERT_TAIL(&kept->failures, failure, entry);
-    kept->shard = shard;
+    failure->shard = shard;
     if (++kept->failed > FAILURES) {
         drop_failure(kept);
     }

@@ -29,6 +29,7 @@ struct bps_kept_round {
     uint32_t round, size, slices, grid; /* size: of the partition, in so many slices of this size */
     uint32_t whole;                     /* slices that are there */
     uint32_t room;                      /* for so many */
+    uint32_t shard;                     /* that sums it, or has */
     bool for_group;
     struct bps_kept_slice *slice;
 };
@@ -36,15 +37,16 @@ struct bps_kept_round {
 struct bps_kept_failure {
     STAILQ_ENTRY(bps_kept_failure) entry;
     struct bps_header poison;
+    uint32_t shard;
     char text[];
 };
 
 /* Of a partition. */
 struct bps_kept {
     UT_hash_handle hh;
-    TAILQ_ENTRY(bps_kept) entry; /* of those without a name */
-    uint64_t id;                 /* tensor, partition */
-    uint32_t shard;
+    TAILQ_ENTRY(bps_kept) entry;     /* of those without a name */
+    uint64_t id;                     /* tensor, partition */
+    struct bps_view *view;           /* by which that of one without a name is placed, held; NULL: it has a name */
     bool begun;                      /* `now` is a round of it */
     struct bps_kept_round now, last; /* last: until something of `now` comes */
     STAILQ_HEAD(, bps_kept_failure) failures;
@@ -73,14 +75,15 @@ void bps_kept_landed(struct bps_kept_store *store, struct bps_kept *kept, uint32
 void bps_kept_whole(struct bps_kept_store *store, struct bps_kept *kept, uint32_t index, uint8_t flags);
 /* All of the round that has begun comes once more. */
 void bps_kept_again(struct bps_kept *kept);
-/* The round of this POISON fails, or has failed, at a shard. BPS_ERR_NOMEM. */
-bps_status bps_kept_fail(struct bps_kept_store *store, uint32_t shard, const struct bps_header *poison,
-                         const char *text);
+/* The round of this POISON fails, or has failed, at a shard; `newest`: the newest view. BPS_ERR_NOMEM. */
+bps_status bps_kept_fail(struct bps_kept_store *store, struct bps_view *newest, uint32_t shard,
+                         const struct bps_header *poison, const char *text);
 /* All workers have ended all calls of this kind without a name that come before this number. */
 void bps_kept_release(struct bps_kept_store *store, uint32_t kind, uint32_t number);
 /* What is kept of a partition; NULL: nothing is. */
 struct bps_kept *bps_kept_find(const struct bps_kept_store *store, uint32_t tensor, uint32_t partition);
-/* A slice of the result of a round; NULL: it is not there. */
-const struct bps_kept_slice *bps_kept_slice(const struct bps_kept *kept, uint32_t round, uint32_t offset);
+/* A slice of the result of a round, which this shard has been told of; NULL: it is not there. */
+const struct bps_kept_slice *bps_kept_slice(const struct bps_kept *kept, uint32_t shard, uint32_t round,
+                                            uint32_t offset);
 
 #endif

@@ -9,15 +9,14 @@
 
 #include "shards/shards.h"
 
-bps_status bps_move_begin(void *owner, struct bps_reader *request)
+static void tell_begun(struct bps_worker *worker, uint32_t number)
 {
-    struct bps_worker *worker = owner;
     struct bps_writer w, entries;
-    uint32_t number = bps_get_u32(request), n = 0;
-    if (!bps_reader_done(request) || worker->moving) {
-        return BPS_ERR_PROTOCOL;
-    }
+    uint32_t n = 0;
     worker->moving = true;
+    if (worker->shards != NULL) {
+        worker->shards->asked_in = worker->view->book.view;
+    }
     bps_writer_init(&w);
     bps_writer_init(&entries);
     for (const struct bps_tensor_entry *tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
@@ -39,7 +38,28 @@ bps_status bps_move_begin(void *owner, struct bps_reader *request)
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not say which rounds have begun");
     }
+}
+
+/* Whatever moves may do so to a server that is just coming: the answer waits until that is reached. */
+bps_status bps_move_begin(void *owner, struct bps_reader *request)
+{
+    struct bps_worker *worker = owner;
+    uint32_t number = bps_get_u32(request);
+    if (!bps_reader_done(request) || number == 0 || worker->moving || worker->move_asked != 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    worker->move_asked = number;
+    bps_move_resume(worker);
     return BPS_OK;
+}
+
+void bps_move_resume(struct bps_worker *worker)
+{
+    uint32_t number = worker->move_asked;
+    if (number != 0 && bps_remotes_reached(worker)) {
+        worker->move_asked = 0;
+        tell_begun(worker, number);
+    }
 }
 
 static bps_status read_weights(struct bps_worker *worker, struct bps_reader *answer, uint32_t shards)
@@ -71,6 +91,9 @@ static bps_status read_tensor(struct bps_worker *worker, struct bps_reader *answ
         return status;
     }
     bool known = tensor != NULL && !tensor->named.unnamed;
+    if (known) {
+        tensor->kept_from = from;
+    }
     if (known && placed.bytes == tensor->job.bytes) {
         bps_tensor_place_from(tensor, &placed, from);
         return BPS_OK;
@@ -104,17 +127,27 @@ bps_status bps_move_end(void *owner, struct bps_reader *answer)
 {
     struct bps_worker *worker = owner;
     uint32_t shards = bps_get_u32(answer);
-    if (!worker->moving) {
+    if (!worker->moving && worker->move_asked == 0) {
         return BPS_ERR_PROTOCOL;
+    }
+    if (!worker->moving) { /* it was given up before this worker has answered */
+        worker->move_asked = 0;
+        return shards == 0 && bps_get_u32(answer) == 0 && bps_get_u32(answer) == 0 && bps_reader_done(answer)
+                   ? BPS_OK
+                   : BPS_ERR_PROTOCOL;
     }
     bps_status status = shards == 0 ? BPS_OK : read_weights(worker, answer, shards);
     for (uint32_t n = bps_get_u32(answer); n > 0 && !answer->bad && status == BPS_OK; n--) {
         status = read_tensor(worker, answer);
+    }
+    if (status == BPS_OK) {
+        status = bps_remotes_arm(worker, answer, shards > 0);
     }
     if (status != BPS_OK || !bps_reader_done(answer)) {
         return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
     }
     go_on(worker);
     bps_remotes_retire(worker);
+    bps_remotes_settle(worker);
     return BPS_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "shards/shards.h"
@@ -17,7 +18,8 @@
 void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poison, const char *text)
 {
     struct bps_worker *worker = remote->worker;
-    if (remote->has_heirs && bps_kept_fail(&worker->shards->kept, remote->index, poison, text) != BPS_OK) {
+    if (remote->has_heirs &&
+        bps_kept_fail(&worker->shards->kept, worker->view, remote->index, poison, text) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
@@ -72,7 +74,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
         shard = header->partition < placed->n ? placed->partition[header->partition].shard : 0;
         poison.view = placed->view;
     }
-    bps_remote_poison(&worker->shards->remote[shard], &poison, text);
+    bps_remote_poison(worker->shards->remote[shard], &poison, text);
     return true;
 }
 
@@ -117,8 +119,9 @@ static void tell_attempt(const struct bps_remote_lane *lane, const char *why)
     char who[100];
     server_text(lane->remote, who, sizeof who);
     BPS_LOG(lane->dialler.attempts == TELL_ATTEMPT ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
-            "%s at %s does not let this worker in: %s; it is dialled again for %.0f s (cluster.rendezvous_timeout)",
-            who, lane->link.peer, why, (double)lane->remote->worker->conf->cluster.rendezvous_timeout / 1e9);
+            "%s at %s does not let this worker in: %s; it is dialled again for %.0f s (cluster.%s)", who,
+            lane->link.peer, why, (double)lane->remote->patience / 1e9,
+            lane->remote->came ? "peer_timeout" : "rendezvous_timeout");
 }
 
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);
@@ -144,7 +147,9 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     server_text(remote, who, sizeof who);
     snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
     bool goes_on = remote->retired || remote->has_heirs;
-    worker->life->link_closed(worker, status, goes_on ? NULL : why);
+    if (!goes_on || link->welcomed) { /* else it was never one of those that are open */
+        worker->life->link_closed(worker, status, goes_on ? NULL : why);
+    }
     if (goes_on && !remote->retired) {
         bps_remote_break(remote, why);
     }
@@ -198,7 +203,7 @@ static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
     return dial(remote, worker->net, worker->view->book.shard[remote->index].address, lanes_to(remote),
-                worker->conf->cluster.rendezvous_timeout, report);
+                remote->patience, report);
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */
@@ -250,43 +255,74 @@ static void init_credit(struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
     uint64_t credit = worker->conf->worker.credit;
-    remote->part = part_of(remote);
+    remote->part = worker->view->book.shard[remote->index].weight > 0 ? part_of(remote) : 1;
     double least = remote->part * BPS_CREDIT_SLICES * (double)worker->slice, most = remote->part * (double)credit;
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
 
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status = BPS_OK;
     worker->shards = calloc(1, sizeof *worker->shards);
     if (worker->shards == NULL) {
         return BPS_ERR_NOMEM;
     }
-    worker->shards->remote = calloc(worker->view->book.shards, sizeof *worker->shards->remote);
-    if (worker->shards->remote == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    worker->shards->remotes = worker->view->book.shards;
     bps_kept_init(&worker->shards->kept, worker->net);
     worker->shards->copies.pool = &worker->shards->kept.pool;
-    if (bps_window_init(&worker->shards->window, &worker->view->book) != BPS_OK) {
+    return bps_remotes_grow(worker, report);
+}
+
+static bps_status add_remote(struct bps_worker *worker, bool came)
+{
+    struct bps_shards *shards = worker->shards;
+    const struct bps_conf_cluster *cluster = &worker->conf->cluster;
+    struct bps_remote *remote = calloc(1, sizeof *remote);
+    if (remote == NULL || !bps_array_reserve(shards->remote, shards->room, (size_t)shards->remotes + 1)) {
+        free(remote);
         return BPS_ERR_NOMEM;
     }
-    bps_remotes_find_heirs(worker);
-    for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {
-        worker->shards->remote[i].worker = worker;
-        worker->shards->remote[i].index = i;
-        init_credit(&worker->shards->remote[i]);
-        status = reach(&worker->shards->remote[i], report);
+    remote->worker = worker;
+    remote->index = shards->remotes;
+    remote->came = came;
+    remote->patience = came ? cluster->peer_timeout : cluster->rendezvous_timeout;
+    shards->remote[shards->remotes++] = remote;
+    return BPS_OK;
+}
+
+bps_status bps_remotes_grow(struct bps_worker *worker, struct bps_report *report)
+{
+    const struct bps_book *book = &worker->view->book;
+    struct bps_shards *shards = worker->shards;
+    uint32_t before = shards->remotes;
+    bps_status status = bps_window_grow(&shards->window, book);
+    while (shards->remotes < book->shards && status == BPS_OK) {
+        status = add_remote(worker, before > 0);
+    }
+    if (status == BPS_OK) {
+        bps_remotes_find_heirs(worker);
+    }
+    for (uint32_t i = before; i < shards->remotes && status == BPS_OK; i++) {
+        init_credit(shards->remote[i]);
+        status = worker->phase < BPS_WORKER_LEAVING ? reach(shards->remote[i], report) : BPS_OK;
     }
     return status;
+}
+
+bool bps_remotes_reached(const struct bps_worker *worker)
+{
+    bool all = true;
+    for (uint32_t i = 0; worker->shards != NULL && i < worker->shards->remotes; i++) {
+        const struct bps_remote *remote = worker->shards->remote[i];
+        bool open = remote->lanes > 0 && remote->opened >= remote->lanes; /* who is leaving dials nobody any more */
+        all &= worker->view->book.shard[i].gone || remote->broken || open;
+    }
+    return all;
 }
 
 uint32_t bps_remotes_links(const struct bps_worker *worker)
 {
     uint32_t links = 0;
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        links += worker->shards->remote[r].lanes;
+        links += worker->shards->remote[r]->lanes;
     }
     return links;
 }
@@ -295,7 +331,7 @@ void bps_remotes_weigh(struct bps_worker *worker, const uint32_t *weight)
 {
     bps_window_weigh(&worker->shards->window, weight);
     for (uint32_t r = 0; r < worker->shards->remotes; r++) {
-        worker->shards->remote[r].part = part_of(&worker->shards->remote[r]);
+        worker->shards->remote[r]->part = part_of(worker->shards->remote[r]);
     }
 }
 
@@ -303,7 +339,7 @@ uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_write
 {
     uint32_t n = 0;
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        struct bps_remote *remote = &worker->shards->remote[r];
+        struct bps_remote *remote = worker->shards->remote[r];
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_delivered_look(&remote->delivered, &remote->lane[i].delivered, &remote->lane[i].link);
         }
@@ -316,7 +352,7 @@ void bps_remotes_log(const struct bps_worker *worker)
 {
     char who[100];
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        const struct bps_remote *remote = &worker->shards->remote[r];
+        const struct bps_remote *remote = worker->shards->remote[r];
         if (r == 0 || worker->view->book.shard[r].member != worker->view->book.shard[r - 1].member) {
             server_text(remote, who, sizeof who);
             bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
@@ -333,8 +369,8 @@ static void remote_send_leave(struct bps_remote *remote)
 void bps_remotes_announce_leave(struct bps_worker *worker)
 {
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        if (!worker->shards->remote[r].retired && !worker->shards->remote[r].broken) {
-            remote_send_leave(&worker->shards->remote[r]);
+        if (!worker->shards->remote[r]->retired && !worker->shards->remote[r]->broken) {
+            remote_send_leave(worker->shards->remote[r]);
         }
     }
 }
@@ -347,11 +383,29 @@ void bps_remote_leave(struct bps_remote *remote)
     }
 }
 
+/* Of a server that is just coming: it does not know this worker yet. */
+static void remote_give_up(struct bps_remote *remote)
+{
+    remote->retired = true;
+    for (uint32_t i = 0; i < remote->lanes; i++) {
+        struct bps_remote_lane *lane = &remote->lane[i];
+        bool open = lane->link.welcomed;
+        bps_dialler_stop(&lane->dialler);
+        bps_link_drop(&lane->link);
+        if (open) {
+            remote->worker->life->link_closed(remote->worker, BPS_ERR_LOST, NULL);
+        }
+    }
+}
+
 void bps_remotes_leave(struct bps_worker *worker)
 {
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        if (!worker->shards->remote[r].retired) {
-            bps_remote_leave(&worker->shards->remote[r]);
+        struct bps_remote *remote = worker->shards->remote[r];
+        if (!remote->retired && remote->opened < remote->lanes) {
+            remote_give_up(remote);
+        } else if (!remote->retired) {
+            bps_remote_leave(remote);
         }
     }
 }
@@ -361,8 +415,8 @@ void bps_remotes_drop(struct bps_worker *worker)
     if (worker->shards == NULL) {
         return;
     }
-    for (uint32_t r = 0; r < worker->shards->remotes && worker->shards->remote != NULL; r++) {
-        struct bps_remote *remote = &worker->shards->remote[r];
+    for (uint32_t r = 0; r < worker->shards->remotes; r++) {
+        struct bps_remote *remote = worker->shards->remote[r];
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_dialler_stop(&remote->lane[i].dialler);
             bps_link_drop(&remote->lane[i].link);
@@ -380,6 +434,9 @@ void bps_remotes_free(struct bps_worker *worker)
     if (worker->shards != NULL) {
         bps_value_copies_fini(&worker->shards->copies);
         bps_kept_fini(&worker->shards->kept);
+        for (uint32_t r = 0; r < worker->shards->remotes; r++) {
+            free(worker->shards->remote[r]);
+        }
         free(worker->shards->remote);
         free(worker->shards);
     }

@@ -40,7 +40,7 @@ static void check_told(struct bps_worker *worker)
 {
     bool fine = worker->failure == BPS_OK && worker->shards->verdict == BPS_OK;
     for (uint32_t i = 0; i < worker->shards->remotes && fine; i++) {
-        const struct bps_remote *remote = &worker->shards->remote[i];
+        const struct bps_remote *remote = worker->shards->remote[i];
         const struct bps_window_shard *shard = &worker->shards->window.shard[i];
         bool has = bps_heap_top(&remote->queue) != NULL && !remote->broken;
         bps_assert(shard->waits == (has && !remote->starved && !remote->making));
@@ -153,7 +153,7 @@ static void update(struct bps_remote *remote)
         }
     }
     while ((freed = bps_window_freed(&worker->shards->window, remote->index)) != BPS_WINDOW_NONE) {
-        tell(&worker->shards->remote[freed]);
+        tell(worker->shards->remote[freed]);
     }
     bps_check(check_told(worker));
 }
@@ -164,7 +164,7 @@ static void on_patience(void *arg)
     struct bps_worker *worker = arg;
     bool starved = false;
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
-        struct bps_remote *remote = &worker->shards->remote[i];
+        struct bps_remote *remote = worker->shards->remote[i];
         if (remote->starved && bps_credit_look(&remote->credit)) {
             update(remote);
         }
@@ -208,9 +208,20 @@ void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload,
     push->got = (bool *)(push->frame + slices);
     memset(push->got, false, slices * sizeof *push->got);
     push->remote = bps_remote_of(task->tensor, task->partition);
+    push->bare = !push->remote->has_heirs;
     if (push->remote->has_heirs && !task->tensor->named.form.keeps && why_unkept(task) == NULL) {
         push->kept = bps_kept_begin(&push->remote->worker->shards->kept, task, push->remote->index, slice);
         /* without memory its shard is not lost without the job */
+    }
+}
+
+/* No result of it is kept; where that is only so as its shard had no heirs, see settle.c. */
+static void note_unkept(const struct bps_task *task)
+{
+    const struct bps_push *push = bps_push_of(task);
+    const char *why = why_unkept(task);
+    if (why != NULL || !push->bare) {
+        push->remote->unkept = why != NULL ? why : "had a result of which there was no memory to keep a copy";
     }
 }
 
@@ -220,8 +231,7 @@ bool bps_push_start(struct bps_task *task)
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
     if (bps_push_of(task)->kept == NULL && bps_push_of(task)->copy == NULL) {
-        const char *why = why_unkept(task);
-        remote->unkept = why != NULL ? why : "had a result of which there was no memory to keep a copy";
+        note_unkept(task);
     }
     if (bps_push_of(task)->payload->begin != NULL) {
         bps_push_of(task)->payload->begin(task, remote);

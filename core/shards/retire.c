@@ -5,23 +5,6 @@
  */
 #include "shards/shards.h"
 
-/* Whether something is under way under an earlier view, or is going to begin under one. */
-static bool is_behind(const struct bps_worker *worker)
-{
-    const struct bps_operation *operation;
-    for (uint32_t kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
-        if (bps_number_is_before(worker->numbers[kind], worker->view->book.from[kind])) {
-            return true;
-        }
-    }
-    TAILQ_FOREACH(operation, &worker->operations, entry) {
-        if (operation->view != NULL && operation->view != worker->view) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether the next round of a tensor is still summed by a shard that is gone. */
 static bool is_placed_there(const struct bps_tensor_entry *tensor)
 {
@@ -39,7 +22,7 @@ void bps_remotes_retire(struct bps_worker *worker)
 {
     const struct bps_tensor_entry *tensor;
     if (worker->view == NULL || worker->view->before == NULL || worker->phase != BPS_WORKER_RUNNING || worker->moving ||
-        is_behind(worker)) {
+        bps_remotes_is_behind(worker)) {
         return;
     }
     for (tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
@@ -49,7 +32,7 @@ void bps_remotes_retire(struct bps_worker *worker)
     }
     bps_view_forget_before(worker->view);
     for (uint32_t i = 0; worker->shards != NULL && i < worker->shards->remotes; i++) {
-        struct bps_remote *remote = &worker->shards->remote[i];
+        struct bps_remote *remote = worker->shards->remote[i];
         if (worker->view->book.shard[i].gone && !remote->retired) {
             remote->retired = true;
             bps_remote_leave(remote);

@@ -34,6 +34,8 @@ struct bps_remote {
     uint32_t index;
     struct bps_instance *transport; /* by which it is reached: the worker's `local_transport` or `net` */
     bool reached;                   /* it has let this worker in */
+    bool came;                      /* into the job, while that ran */
+    uint64_t patience;              /* ns that it is dialled for */
     uint32_t lanes;
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
@@ -45,6 +47,8 @@ struct bps_remote {
     bool has_heirs;        /* it may be lost, and the job goes on */
     uint32_t opened;       /* links that it has let in */
     const char *unkept;    /* why the job cannot go on without it; NULL: all of its results are kept */
+    bool bare;             /* those of rounds that began before another server came are not: see settle.c */
+    uint32_t codings;      /* of the worker's, by number: those that it knows */
     bool starved;          /* the most urgent one has no credit, */
     uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
     bool making;           /* or its slice is still being made */
@@ -53,7 +57,10 @@ struct bps_remote {
 
 struct bps_shards {
     uint32_t remotes;
-    struct bps_remote *remote;
+    size_t room;
+    struct bps_remote **remote;
+    uint32_t asked_in; /* the view in which it was asked which rounds have begun */
+    bool armed; /* it is known which rounds began before all workers kept the results of shards that are `bare` */
     struct bps_window window;   /* over the remotes */
     struct bps_timer *patience; /* while one of them is starved */
     struct bps_kept_store kept;
@@ -100,6 +107,7 @@ struct bps_push {
     struct bps_value_copy *copy; /* or its answers are. NULL, both: its shard is not lost without the job */
     uint32_t slices, slice;      /* how many; bytes of the partition in each but the last */
     uint32_t wire;               /* bytes that one has on the network, about: for the credit */
+    bool bare;                   /* its shard had no heirs when it began */
     uint8_t flags, answer;       /* of the frames of its slices, beside others; of the newest frame of the result */
     void (*finish)(struct bps_task *task); /* it is over, whatever has come of it; optional */
     bool spoilt;                           /* what has come makes no sense: the job is about to fail */
@@ -126,11 +134,15 @@ static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, 
     uint16_t shard = tensor->named.unnamed
                          ? bps_unnamed_shard(&tensor->operation.view->book, &worker->view->book, tensor->id, partition)
                          : tensor->placed.partition[partition].shard;
-    return &worker->shards->remote[shard];
+    return worker->shards->remote[shard];
 }
 
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
+/* Dials the shards of the newest view that are not known yet. [core] */
+bps_status bps_remotes_grow(struct bps_worker *worker, struct bps_report *report);
+/* Whether all links to shards have come about. */
+bool bps_remotes_reached(const struct bps_worker *worker);
 /* Writes what the channels to shards have delivered, as a RATES message has it. Returns how many entries. */
 uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w);
 /* Each gets this weight of the bytes from now on. */
@@ -221,6 +233,18 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 /* [core] Messages of the scheduler: see its declared_move.c. */
 bps_status bps_move_begin(void *worker, struct bps_reader *request);
 bps_status bps_move_end(void *worker, struct bps_reader *answer);
+/* [core] A link to a shard has come about, which such a request may wait for. */
+void bps_move_resume(struct bps_worker *worker);
+
+/* ---- settle.c ---- */
+/* [core] Whether something is under way under an earlier view, or is going to begin under one. */
+bool bps_remotes_is_behind(const struct bps_worker *worker);
+/* [core] Results of shards that had no heirs are kept from now on. */
+void bps_remotes_disarm(struct bps_worker *worker);
+/* [core] Something has ended: looks whether all shards may be lost by now. */
+void bps_remotes_settle(struct bps_worker *worker);
+/* [core] Reads which rounds of tensors that stay are the first that no worker had begun; with `all`: of all of them. */
+bps_status bps_remotes_arm(struct bps_worker *worker, struct bps_reader *answer, bool all);
 
 /* ---- failover.c ---- */
 /* [core] There is a view: which shards have heirs, so that they may be lost. */

@@ -30,7 +30,7 @@ static bps_status tell_heir(struct bps_worker *worker, struct bps_value_copy *co
     copy->shard = bps_unnamed_shard(book, book, header.tensor, header.partition);
     bps_status status = w.failed ? BPS_ERR_NOMEM : BPS_OK;
     if (status == BPS_OK) {
-        status = bps_link_send(&worker->shards->remote[copy->shard].lane[0].link, &header, w.data, w.size);
+        status = bps_link_send(&worker->shards->remote[copy->shard]->lane[0].link, &header, w.data, w.size);
     }
     bps_writer_fini(&w);
     return status;
@@ -56,7 +56,7 @@ void bps_value_copies_inherit(struct bps_worker *worker)
         }
     }
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
-        bps_value_copies_told(&worker->shards->remote[i]);
+        bps_value_copies_told(worker->shards->remote[i]);
     }
 }
 

@@ -28,14 +28,21 @@ static double share_of(uint32_t weight, uint64_t all)
 
 bps_status bps_window_init(struct bps_window *window, const struct bps_book *book)
 {
-    *window = (struct bps_window){.shards = book->shards};
-    window->shard = calloc(book->shards, sizeof *window->shard);
-    if (window->shard == NULL) {
+    *window = (struct bps_window){.shards = 0};
+    return bps_window_grow(window, book);
+}
+
+bps_status bps_window_grow(struct bps_window *window, const struct bps_book *book)
+{
+    struct bps_window_shard *shard = realloc(window->shard, book->shards * sizeof *shard);
+    if (shard == NULL) {
         return BPS_ERR_NOMEM;
     }
-    for (uint32_t i = 0; i < book->shards; i++) {
-        window->shard[i].share = share_of(book->shard[i].weight, bps_book_weights(book));
-        window->shard[i].blocked_by = BPS_WINDOW_NONE;
+    window->shard = shard;
+    for (; window->shards < book->shards; window->shards++) {
+        shard[window->shards] =
+            (struct bps_window_shard){.share = share_of(book->shard[window->shards].weight, bps_book_weights(book)),
+                                      .blocked_by = BPS_WINDOW_NONE};
     }
     return BPS_OK;
 }

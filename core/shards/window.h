@@ -36,6 +36,8 @@ struct bps_window {
 
 /* For the shards of a job, with the shares that placement gives them. */
 bps_status bps_window_init(struct bps_window *window, const struct bps_book *book);
+/* The same of shards that have come behind those that there are. BPS_ERR_NOMEM: it is as it was. */
+bps_status bps_window_grow(struct bps_window *window, const struct bps_book *book);
 void bps_window_fini(struct bps_window *window);
 /* Other shares from now on, by the weights of the shards. */
 void bps_window_weigh(struct bps_window *window, const uint32_t *weight);

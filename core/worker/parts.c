@@ -61,7 +61,7 @@ bps_status bps_serve(const struct bps_init_options *options, struct bps_report *
     struct bps_conf *conf = NULL;
     bps_status status = bps_options_load(options, "cluster.role=server", &conf, report);
     if (status == BPS_OK) {
-        status = bps_server_run(conf, -1, report);
+        status = bps_server_run(conf, false, -1, report);
         bps_log_set_identity("");
     }
     bps_conf_free(conf);

@@ -107,6 +107,7 @@ static void on_link_opened(struct bps_worker *worker)
     bps_check(bps_worker_check(worker));
     worker->open_links++;
     worker->opened_links++;
+    bps_move_resume(worker);
     check_joined(worker);
 }
 
@@ -159,19 +160,34 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
     }
 }
 
+/* For its links; memory that is shared with a peer is a file, too. */
+static bps_status expect_files(const struct bps_worker *worker, const struct bps_book *book, struct bps_report *report)
+{
+    uint32_t of_shards = BPS_LANES_TIMES * book->shards, of_peers = bps_book_group_size(book, worker->job.rank);
+    return bps_files_expect(of_shards + 2ul * of_peers, report);
+}
+
 /* What begins from now on does so under this view; what has begun goes on. */
 static void turn_to(struct bps_worker *worker, struct bps_view *view)
 {
+    struct bps_report report = {""};
     bps_status status = worker->server != NULL ? bps_server_serve(worker->server, view) : BPS_OK;
     pthread_mutex_lock(&worker->late_lock); /* threads of the application read the book under it */
     bps_view_put(worker->view);
     worker->view = bps_view_get(view);
     pthread_mutex_unlock(&worker->late_lock);
+    bool more = worker->shards != NULL && view->book.shards > worker->shards->remotes;
+    if (status == BPS_OK && worker->failure == BPS_OK && more) {
+        status = expect_files(worker, &view->book, &report);
+        status = status == BPS_OK ? bps_remotes_grow(worker, &report) : status;
+        bps_direct_joined(worker);
+    }
     if (status != BPS_OK) {
-        bps_worker_fail(worker, status, bps_strerror(status));
+        bps_worker_fail(worker, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
         return;
     }
     bps_remotes_inherit(worker);
+    bps_move_resume(worker); /* what it has waited for may be lost */
     check_joined(worker);
 }
 
@@ -199,8 +215,7 @@ static void worker_on_joined(void *owner, struct bps_view *view)
         bind_threads(worker);
     }
     if (status == BPS_OK) {
-        uint32_t of_shards = BPS_LANES_TIMES * book->shards, of_peers = bps_book_group_size(book, worker->job.rank);
-        status = bps_files_expect(of_shards + 2ul * of_peers, &report); /* memory that is shared with a peer is one */
+        status = expect_files(worker, book, &report);
     }
     if (status == BPS_OK && worker->server != NULL) {
         status = bps_server_serve(worker->server, view);
@@ -378,6 +393,7 @@ static void on_operation_ended(struct bps_worker *worker)
     if (worker->view != NULL && worker->view->before != NULL) {
         bps_remotes_retire(worker);
     }
+    bps_remotes_settle(worker);
     check_drained(worker);
 }
 

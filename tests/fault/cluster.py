@@ -369,12 +369,15 @@ class ByHand(_Gated):
         with open(reading, encoding="ascii") as announced:
             return announced.readline().strip()
 
-    def start(self, part, name=None, settings=(), steps=None, scheduler=None, **how):
-        """Starts a member; `name` is what it is called here if the part exists already, `how` is for Popen."""
+    def start(self, part, name=None, settings=(), steps=None, scheduler=None, arguments=(), **how):
+        """Starts a member; `name` is what it is called here if the part exists already, `arguments` are more of a
+        server's, `how` is for Popen."""
         role, _, rank = part.partition(" ")
         lines = [*self.common, *self.extra.get(part, ()), f"cluster.role={role}", f"cluster.rank={rank}"]
         lines += [f"cluster.scheduler={scheduler or self.address}", *settings]
-        command = [harness.program(), "server"] if role == "server" else [*self.worker, *(steps or self.steps)]
+        command = [harness.program(), "server", *arguments]
+        if role == "worker":
+            command = [*self.worker, *(steps or self.steps)]
         if part in self.hosts:
             enter = f"hostname {self.hosts[part]} && exec \"$@\""
             command = ["unshare", "--uts", "sh", "-c", enter, "sh", *command]

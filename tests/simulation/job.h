@@ -35,6 +35,7 @@ enum trouble {
     SCHEDULER_KILLED,
     ELASTIC,
     QUORUM, /* no trouble: rounds end without the slowest */
+    COMES,
     TROUBLES
 };
 
@@ -85,7 +86,7 @@ struct job {
     struct members members[GENERATIONS];
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS + 1]; /* one comes later, to an elastic job */
-    struct sim_process scheduler, another[SCHEDULERS], hand, server[SERVERS];
+    struct sim_process scheduler, another[SCHEDULERS], hand, server[SERVERS], comer;
     bool any_left; /* before the scheduler was killed */
     char settings[SETTINGS][400];
     const char *set[SETTINGS];

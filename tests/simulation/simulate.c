@@ -49,6 +49,7 @@ static const char *const trouble_names[TROUBLES] = {
     "the scheduler is killed, and another one takes its place",
     "members are lost, and the workers that are left reform",
     "none, and rounds end without the slowest workers",
+    "a server comes into the job, and a server or the scheduler may be killed",
 };
 
 const struct bps_module *bps_module_reducer_cpu(void);
@@ -311,7 +312,16 @@ static void run_server(void *arg)
     struct bps_conf *conf = job_configure(job, "server", NULL);
     sim_sleep(sim_random(2000) * 1000);
     starve(job, sim_self());
-    bps_server_run(conf, -1, &report);
+    bps_server_run(conf, false, -1, &report);
+    bps_conf_free(conf);
+}
+
+/* One that comes into the job while that runs. */
+static void run_comer(void *arg)
+{
+    struct bps_report report = {""};
+    struct bps_conf *conf = job_configure(arg, "server", NULL);
+    bps_server_run(conf, true, -1, &report);
     bps_conf_free(conf);
 }
 
@@ -444,9 +454,9 @@ static bool may_fail(const struct job *job, uint32_t number, uint32_t round, bps
 /* Workers, servers or the scheduler may end, and with them the job. */
 static bool may_end(const struct job *job)
 {
-    return job->trouble == KILLED || job->trouble == LEAVES || (job->trouble == SERVER_KILLED && job->last_killed) ||
-           job->trouble == STARVES || job->trouble == HOST_STARVES || job->trouble == CODER_LIES ||
-           job->trouble == DEVICE_FAILS || job->any_left;
+    return job->trouble == KILLED || job->trouble == LEAVES ||
+           ((job->trouble == SERVER_KILLED || job->trouble == COMES) && job->last_killed) || job->trouble == STARVES ||
+           job->trouble == HOST_STARVES || job->trouble == CODER_LIES || job->trouble == DEVICE_FAILS || job->any_left;
 }
 
 bool sim_stage_fails(const struct sim_process *process, const char *tensor, uint32_t partition)
@@ -704,7 +714,7 @@ void job_check_idle(struct job *job, const struct bps_worker *worker)
 {
     const struct bps_shards *shards = worker->shards;
     for (uint32_t i = 0; shards != NULL && i < shards->remotes; i++) {
-        if (shards->remote[i].queue.count > 0 || shards->remote[i].credit.unanswered > 0) {
+        if (shards->remote[i]->queue.count > 0 || shards->remote[i]->credit.unanswered > 0) {
             job_blame(job, "something is still queued for a shard, or unanswered");
         }
     }
@@ -804,6 +814,39 @@ void sim_result_came(void)
     if (playing->results_left > 0 && --playing->results_left == 0) {
         (playing->trouble == ELASTIC ? elastic_kill_some : end_server)(playing);
     }
+}
+
+/* Whether all workers go on without any of the servers. */
+static bool all_settled(const struct job *job)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        const struct worker *w = &job->worker[i];
+        const struct bps_shards *shards = w->worker != NULL ? w->worker->shards : NULL;
+        all &= w->ended || shards != NULL;
+        for (uint32_t k = 0; shards != NULL && k < shards->remotes && !w->ended; k++) {
+            all &= shards->remote[k]->has_heirs && !shards->remote[k]->bare;
+        }
+    }
+    return all;
+}
+
+/* A server comes at any time. Then one of them may be killed: it, or one that was there. */
+static void bring_server(void *arg)
+{
+    struct job *job = arg;
+    sim_sleep(sim_random(sim_chance(50) ? 5000 : 100000) * 1000);
+    sim_start(&job->comer, run_comer, job);
+    if (sim_chance(25)) {
+        return;
+    }
+    bool own = job->servers == 0 || sim_chance(30);
+    for (uint32_t i = 0; i < 2000 && !own && sim_chance(99) && !all_settled(job); i++) {
+        sim_sleep(SECOND / 10000);
+    }
+    sim_sleep(sim_random(sim_chance(50) ? 2000 : 50000) * 1000);
+    job->last_killed = job->retires || (!own && (!all_joined(job) || (job->servers == 1 && !all_settled(job))));
+    sim_kill(own ? &job->comer : &job->server[0]);
 }
 
 /* Often while it tells several something, of which some do not hear then. */
@@ -931,8 +974,11 @@ static uint32_t device_random(uint32_t n)
 static void draw_loss(struct job *job)
 {
     uint64_t drawn = (job->seed + 1) * 0xd1342543de82ef95u; /* of its own, as for devices */
-    if (job->trouble == NONE && job->workers > 1 && wanted < 0 && (drawn >> 40) % 6 == 0) {
+    bool may = job->trouble == NONE && job->workers > 1 && wanted < 0;
+    if (may && (drawn >> 40) % 6 == 0) {
         job->trouble = SCHEDULER_KILLED;
+    } else if (may && (drawn >> 40) % 6 == 2) {
+        job->trouble = COMES;
     }
 }
 
@@ -1006,6 +1052,7 @@ static void draw_processes(struct job *job, uint32_t hosts)
         job->another[i] = (struct sim_process){.name = "another scheduler", .host = "a"};
     }
     job->hand = (struct sim_process){.name = "who kills it", .host = "a"};
+    job->comer = (struct sim_process){.name = "a server that comes", .host = job->seed % 2 == 0 ? "s" : "a"};
     for (uint32_t i = 0; i < job->servers; i++) {
         job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
     }
@@ -1080,6 +1127,12 @@ static void start_job(struct job *job)
     if (job->trouble == SCHEDULER_KILLED) {
         sim_start(&job->hand, kill_scheduler, job);
     }
+    if (job->trouble == COMES) {
+        sim_start(&job->hand, bring_server, job);
+    }
+    if (job->trouble == COMES && job->seed % 4 == 3) {
+        sim_start(&job->hand, kill_scheduler, job);
+    }
     if (job->trouble == ELASTIC) {
         sim_start(&job->hand, elastic_kill, job);
     }
@@ -1143,7 +1196,7 @@ static const char *again(uint64_t seed, char *text, size_t n)
 static void check_balance(struct job *job)
 {
     /* Who is killed has lost something, too. */
-    bool good = job->lossy && job->trouble != SERVER_KILLED && job->trouble != ELASTIC;
+    bool good = job->lossy && job->trouble != SERVER_KILLED && job->trouble != ELASTIC && job->trouble != COMES;
     for (uint32_t i = 0; i < job->workers; i++) {
         good &= job->worker[i].ended && !job->worker[i].failed && job->worker[i].round == ROUNDS;
     }

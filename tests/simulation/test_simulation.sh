@@ -20,6 +20,8 @@ many=300 few=75
 "$simulate" "${SEED:-1}" $few 16 # members are lost, and the workers that are left reform,
 "$simulate" 59 1 16 # also one of those that are about to begin, while a server has yet to say where it is
 "$simulate" "${SEED:-1}" $few 17 # rounds end without the slowest workers
+"$simulate" "${SEED:-1}" $few 18 # a server comes, and it or others may be lost,
+"$simulate" 1986 2 18 # also one of which not all workers had heard when the scheduler was lost
 "$simulate" 14 1 # tensors that stay on a device change their sizes,
 "$simulate" 207 1 # and one that the devices of a host have summed before
 "$simulate" 693 1 # shards are taken away while a call without a name waits for its device

@@ -8,23 +8,29 @@
 
 #define GRID   20004u
 #define SLICES 16u
+#define SHARD  1u
 
 static struct bps_kept_store store;
 static struct bps_tensor_entry tensor;
 static struct bps_task task;
+static struct bps_view view;
 
 static void setup(void)
 {
     bps_kept_init(&store, NULL);
     bps_pool_init(&store.pool, NULL, NULL, NULL); /* no transport is told */
     memset(&tensor, 0, sizeof tensor);
+    view = (struct bps_view){.before = NULL};
+    atomic_init(&view.holders, 1);
     tensor.id = 5;
+    tensor.operation.view = &view;
     task = (struct bps_task){.tensor = &tensor, .partition = 2};
 }
 
 static void teardown(void)
 {
     bps_kept_fini(&store);
+    ck_assert_uint_eq(atomic_load(&view.holders), 1);
 }
 
 /* A round of so many bytes of the partition. */
@@ -33,7 +39,7 @@ static struct bps_kept *begin(uint32_t round, uint32_t bytes)
     tensor.round = round;
     tensor.operation.bytes = 3 * (uint64_t)bytes;
     task.bytes = bytes;
-    struct bps_kept *kept = bps_kept_begin(&store, &task, 1, GRID);
+    struct bps_kept *kept = bps_kept_begin(&store, &task, SHARD, GRID);
     ck_assert_ptr_nonnull(kept);
     ck_assert_ptr_eq(kept, bps_kept_find(&store, tensor.id, task.partition));
     return kept;
@@ -58,7 +64,7 @@ static void comes(struct bps_kept *kept, uint32_t i, uint32_t bytes, uint8_t val
 
 static void expect_kept(const struct bps_kept *kept, uint32_t round, uint32_t i, uint32_t bytes, uint8_t value)
 {
-    const struct bps_kept_slice *slice = bps_kept_slice(kept, round, i * GRID);
+    const struct bps_kept_slice *slice = bps_kept_slice(kept, SHARD, round, i * GRID);
     ck_assert_ptr_nonnull(slice);
     ck_assert_uint_eq(slice->bytes, bytes);
     ck_assert_uint_eq(slice->flags, value);
@@ -69,7 +75,7 @@ static void expect_kept(const struct bps_kept *kept, uint32_t round, uint32_t i,
 
 static void expect_none(const struct bps_kept *kept, uint32_t round, uint32_t i)
 {
-    ck_assert_ptr_null(bps_kept_slice(kept, round, i * GRID));
+    ck_assert_ptr_null(bps_kept_slice(kept, SHARD, round, i * GRID));
 }
 
 /* A round is kept until something of the next one comes, whichever slice that is. */
@@ -193,7 +199,7 @@ static void fails(uint32_t round, const char *text)
 {
     const struct bps_header poison = {
         .type = BPS_FRAME_POISON, .tensor = tensor.id, .partition = task.partition, .round = round};
-    ck_assert_int_eq(bps_kept_fail(&store, 3, &poison, text), BPS_OK);
+    ck_assert_int_eq(bps_kept_fail(&store, &view, SHARD, &poison, text), BPS_OK);
 }
 
 /* They go when something comes of a later round: till then the heir hears of them in the order of rounds. */
@@ -206,11 +212,12 @@ START_TEST(test_failures)
     }
     struct bps_kept *kept = bps_kept_find(&store, 5, 2);
     ck_assert_ptr_nonnull(kept);
-    ck_assert(!kept->begun && kept->failed == 4 && kept->shard == 3);
+    ck_assert(!kept->begun && kept->failed == 4);
     uint32_t round = 0;
     const struct bps_kept_failure *failure;
     STAILQ_FOREACH(failure, &kept->failures, entry) {
         ck_assert_uint_eq(failure->poison.round, round);
+        ck_assert_uint_eq(failure->shard, SHARD);
         ck_assert_uint_eq((uint32_t)(failure->text[6] - '0'), round++);
     }
     begin(4, GRID);

@@ -327,6 +327,25 @@ START_TEST(test_heirs_by_weight)
 }
 END_TEST
 
+/* A server that comes is no heir as long as one that was there is left; then it is, and no later one. */
+START_TEST(test_who_came_later)
+{
+    static const uint32_t weights[4] = {1, 1, 0, 0};
+    struct bps_book first, now;
+    make_book(&first, 4, 1, weights);
+    ck_assert_int_eq(bps_book_copy(&first, &now), BPS_OK);
+    first.shards = 2;
+    for (uint32_t lost = 0; lost < 3; lost++) {
+        for (uint32_t id = 0; id < 100 && lost > 0; id++) {
+            ck_assert_uint_eq(bps_unnamed_shard(&first, &now, BPS_ID_UNNAMED | id, 0), lost);
+        }
+        ck_assert(bps_book_lose(&now, 2 + lost));
+    }
+    bps_book_fini(&now);
+    bps_book_fini(&first);
+}
+END_TEST
+
 /* One of very many is left, which no row has among its first places. */
 START_TEST(test_one_is_left)
 {
@@ -446,6 +465,7 @@ int main(void)
     tcase_add_loop_test(tests, test_heirs_in_all_views, 0, 8);
     tcase_add_loop_test(tests, test_named_heirs_over_views, 0, 6);
     tcase_add_loop_test(tests, test_heirs_by_weight, 0, 5);
+    tcase_add_test(tests, test_who_came_later);
     tcase_add_test(tests, test_one_is_left);
     tcase_add_loop_test(tests, test_inherit, 0, 6);
     suite_add_tcase(suite, tests);

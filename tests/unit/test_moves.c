@@ -98,8 +98,8 @@ static uint32_t read_layout(struct bps_reader *r, uint32_t view)
     return second;
 }
 
-/* Tensor 1 moves, from that round on, and no other. */
-static void check_moved(uint32_t rank, uint32_t from, uint32_t second)
+/* Tensor 1 moves, from that round on, and tensor 2 stays, of which nobody has begun the other. */
+static void check_moved(uint32_t rank, uint32_t from, uint32_t second, uint32_t stays)
 {
     struct bps_reader r;
     bps_reader_init(&r, got[rank].bytes, got[rank].size);
@@ -111,6 +111,9 @@ static void check_moved(uint32_t rank, uint32_t from, uint32_t second)
     ck_assert_uint_eq(bps_get_u32(&r), 1);
     ck_assert_uint_eq(bps_get_u32(&r), from);
     ck_assert_uint_eq(read_layout(&r, 2), second);
+    ck_assert_uint_eq(bps_get_u32(&r), 1);
+    ck_assert_uint_eq(bps_get_u32(&r), 2);
+    ck_assert_uint_eq(bps_get_u32(&r), stays);
     ck_assert(bps_reader_done(&r));
 }
 
@@ -141,7 +144,7 @@ START_TEST(test_a_round_that_nobody_has_begun)
     book.view = 2;
     ck_assert_int_eq(bps_declared_moved(&declared, &book, keep, NULL), BPS_OK);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        check_moved(rank, 7, 1 << 20); /* as half of the other one stays at each */
+        check_moved(rank, 7, 1 << 20, 3); /* as half of the other one stays at each */
     }
     declare(&declared, 2, "a", "", &reply); /* learns both places */
     bps_reader_init(&r, reply.data, reply.size);
@@ -183,6 +186,11 @@ START_TEST(test_who_has_not_moved_yet_does_not_move_again)
         bps_get_u32(&r);
     }
     ck_assert_uint_eq(bps_get_u32(&r), 0);
+    ck_assert_uint_eq(bps_get_u32(&r), 2); /* which both stay */
+    for (uint32_t id = 1; id <= 2; id++) {
+        ck_assert_uint_eq(bps_get_u32(&r), id);
+        ck_assert_uint_eq(bps_get_u32(&r), id == 1 ? 8 : 0);
+    }
     ck_assert(bps_reader_done(&r));
     bps_declared_fini(&declared);
 }
@@ -199,7 +207,7 @@ START_TEST(test_a_move_is_given_up)
     ck_assert(!begun(&declared, 0, 1, 7, 3));
     bps_declared_stay(&declared, keep, NULL);
     ck_assert_uint_eq(got[0].moved, 1);
-    ck_assert_uint_eq(got[0].size, 8);
+    ck_assert_uint_eq(got[0].size, 12);
     ck_assert(!begun(&declared, 1, 1, 7, 3)); /* too late, and no harm */
     bps_declared_move(&declared, keep, NULL);
     ck_assert(!begun(&declared, 2, 1, 7, 3)); /* to the other one */

@@ -240,6 +240,33 @@ static struct bps_view *view_of(uint32_t number, bool gone)
     return view;
 }
 
+/* The same, with one more server, whose shard is that of this member. */
+static struct bps_view *larger_view(uint32_t number, uint32_t member)
+{
+    struct bps_view *view = view_of(number, true);
+    struct bps_book *book = &view->book;
+    book->member = realloc(book->member, (book->members + 1) * sizeof *book->member);
+    book->shard = realloc(book->shard, (book->shards + 1) * sizeof *book->shard);
+    book->member[book->members++] =
+        (struct bps_book_member){.role = BPS_ROLE_SERVER, .rank = 2, .group = 2, .public_key = {5}};
+    book->shard[book->shards++] = (struct bps_book_shard){.member = member, .address = "c:1"};
+    return view;
+}
+
+START_TEST(test_views_with_another_server)
+{
+    struct bps_view *first = view_of(1, true), *second = larger_view(2, 4), *wrong = larger_view(2, 3);
+    struct bps_view *third = view_of(3, true);
+    ck_assert(!bps_view_follow(wrong, first)); /* those of who was there stay as they are */
+    ck_assert(bps_view_follow(second, first));
+    ck_assert(!bps_view_follow(third, second)); /* who has come stays */
+    bps_view_put(first);
+    bps_view_put(second);
+    bps_view_put(third);
+    bps_view_put(wrong);
+}
+END_TEST
+
 START_TEST(test_views_follow_one_another)
 {
     struct bps_view *first = view_of(1, false), *second = view_of(2, true), *other = view_of(2, false);
@@ -870,6 +897,7 @@ int main(void)
     tcase_add_test(tests, test_survivors_come_first);
     tcase_add_test(tests, test_room_for_a_server);
     tcase_add_test(tests, test_views_follow_one_another);
+    tcase_add_test(tests, test_views_with_another_server);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
     tcase_add_test(tests, test_leading);

@@ -432,6 +432,35 @@ START_TEST(test_one_by_one)
 }
 END_TEST
 
+/* Another server comes: it gets nothing before it has a weight, then its share of what is placed. */
+START_TEST(test_one_more)
+{
+    static const double before[] = {1, 0}, after[] = {0.5, 0.5};
+    struct bps_book book = book_of(before, 2, 2), fewer = book, equal = book_of(after, 2, 2);
+    struct placed p = {.tensors = 50};
+    for (uint32_t i = 0; i < 50; i++) {
+        p.bytes[i] = (i + 1) * (MIB / 10);
+    }
+    fewer.members = 1;
+    fewer.shards = 2;
+    ck_assert(bps_book_weigh(&fewer));
+    place(&p, &fewer, 4 * MIB, false);
+    ck_assert_int_eq(bps_placement_grow(&p.placement, &book), BPS_OK);
+    ck_assert_uint_eq(p.placement.servers, 2);
+    bps_placement_weigh(&p.placement, &equal);
+    for (uint32_t i = 0; i < 50; i++) {
+        bps_placement_remove(&p.placement, &p.layout[i]);
+        bps_layout_fini(&p.layout[i]);
+        bps_placement_expect(&p.placement, p.bytes[i]);
+        ck_assert_int_eq(bps_placement_add(&p.placement, p.bytes[i], 4 * MIB, false, &p.layout[i]), BPS_OK);
+    }
+    ck_assert(fabs((double)p.placement.server[1].load - 0.5 * (double)p.placement.expected) < 2.0 * MIB);
+    take_away(&p);
+    bps_book_fini(&equal);
+    bps_book_fini(&book);
+}
+END_TEST
+
 /* The same sequence is placed the same way. */
 START_TEST(test_stable)
 {
@@ -509,6 +538,7 @@ int main(void)
     tcase_add_test(tests, test_whole_partitions);
     tcase_add_loop_test(tests, test_any_model_and_network, 0, 8);
     tcase_add_test(tests, test_one_by_one);
+    tcase_add_test(tests, test_one_more);
     tcase_add_test(tests, test_stable);
     tcase_add_test(tests, test_unnamed);
     tcase_add_test(tests, test_weights_that_make_no_sense);
