@@ -17,6 +17,20 @@ from byteps import _basics
 from byteps._basics import *  # noqa: F403
 from byteps._basics import Handle, declare, poll, synchronize
 
+from .collectives import (
+    all_gather,
+    all_gather_async,
+    all_to_all,
+    all_to_all_async,
+    gather,
+    gather_async,
+    reduce,
+    reduce_async,
+    reduce_scatter,
+    reduce_scatter_async,
+    scatter,
+    scatter_async,
+)
 from .functions import broadcast_object
 from .ops import (
     broadcast,
@@ -32,12 +46,18 @@ from .sparse import push_pull_sparse, push_pull_sparse_async
 
 __all__ = [
     "Handle",
+    "all_gather",
+    "all_gather_async",
+    "all_to_all",
+    "all_to_all_async",
     "broadcast",
     "broadcast_async",
     "broadcast_inplace",
     "broadcast_object",
     "declare",
     "empty",
+    "gather",
+    "gather_async",
     "poll",
     "push_pull",
     "push_pull_async",
@@ -45,6 +65,12 @@ __all__ = [
     "push_pull_inplace",
     "push_pull_sparse",
     "push_pull_sparse_async",
+    "reduce",
+    "reduce_async",
+    "reduce_scatter",
+    "reduce_scatter_async",
+    "scatter",
+    "scatter_async",
     "synchronize",
 ]
 __all__ += _basics.__all__

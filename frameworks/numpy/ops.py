@@ -66,7 +66,7 @@ def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = flo
     return array if buffer is None else np.ndarray(shape, dtype, buffer)
 
 
-def _check(array):
+def check(array):
     """Raise if an ndarray does not say by itself, in numbers, what its elements are."""
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError("the array is masked, and the mask is not sent; fill it with array.filled(value)")
@@ -75,10 +75,13 @@ def _check(array):
 
 
 def _memory(array):
-    """Return what the extension takes for a contiguous ndarray."""
+    """Return what the extension takes for a contiguous ndarray that may be written."""
+    return array if array.dtype in _PLAIN else place(array)
+
+
+def place(array):
+    """Return what the extension takes for a contiguous ndarray that may be read-only."""
     dtype = array.dtype
-    if dtype in _PLAIN:
-        return array
     if not dtype.isnative:
         raise TypeError(
             f"the array has foreign byte order ({dtype.str}); convert it with "
@@ -112,19 +115,31 @@ def _from_dlpack(array):
         ) from error
 
 
+def as_ndarray(array):
+    """Return the ndarray that has the elements, and what makes an array of the same framework of an ndarray, or None.
+
+    None alone: they are in the memory of a device.
+    """
+    if isinstance(array, np.ndarray):
+        return array, None
+    if not hasattr(array, "__dlpack__"):
+        return np.asarray(array), None
+    if array.__dlpack_device__()[0] not in _HOST:
+        return None
+    namespace = _namespace(array)
+    return _from_dlpack(array), None if namespace is None else namespace.from_dlpack
+
+
 def _into_new(array):
     """Return source and target for the extension, the new array that receives the result, and what finishes that.
 
     If the array has to be copied, the result comes into the copy: the target is None. finish(result) makes an array
     of the same framework of it, if that takes arrays; None: there is nothing to be done.
     """
-    if isinstance(array, np.ndarray):
-        return (*_into_ndarray(array), None)
-    if not hasattr(array, "__dlpack__"):
-        return (*_into_ndarray(np.asarray(array)), None)
+    seen = as_ndarray(array)
+    if seen is not None:
+        return (*_into_ndarray(seen[0]), seen[1])
     namespace = _namespace(array)
-    if array.__dlpack_device__()[0] in _HOST:
-        return (*_into_ndarray(_from_dlpack(array)), None if namespace is None else namespace.from_dlpack)
     if namespace is None:
         raise TypeError(
             f"a {type(array).__qualname__} on a device: how to make a new one is not known, as it has no "
@@ -135,7 +150,7 @@ def _into_new(array):
 
 
 def _into_ndarray(source):
-    _check(source)
+    check(source)
     if source.flags.c_contiguous and source.flags.writeable:
         result = np.empty(source.shape, source.dtype)
         return _memory(source), _memory(result), result
@@ -151,7 +166,7 @@ def _in_place(array):
         raise TypeError(f"a {type(array).__name__} cannot change; use the function that returns a new array")
     if not isinstance(array, np.ndarray):
         return array, None
-    _check(array)
+    check(array)
     if not array.flags.writeable:
         raise ValueError("the array is read-only; give a copy, or use the function that returns a new array")
     if array.flags.c_contiguous:

@@ -356,6 +356,9 @@ static PyMethodDef functions[] = {
      "Of a table of so many rows."},
     {"broadcast", python_broadcast, METH_VARARGS,
      "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
+    {"collective", python_collective, METH_VARARGS,
+     "collective(kind, tensor, result, in_counts, out_counts, op, root, priority, prescale, postscale) -> Handle\n\n"
+     "Of collectives.h. Tensor or result None: this worker has none; counts None: all blocks have one size."},
     {"wait_memory", python_wait_memory, METH_O,
      "wait_memory(keep)\n\nSleeps until no operation in flight uses the memory that this object keeps."},
     {"barrier", python_barrier, METH_NOARGS, "barrier() -> Handle"},

@@ -137,6 +137,11 @@ PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);
 PyObject *python_barrier(PyObject *module, PyObject *none);
 
+/* ---- collective.c -------------------------------------------------------------------------------------- */
+
+/* A function of the module; module.c has its signature for Python. Returns a new handle. */
+PyObject *python_collective(PyObject *module, PyObject *args);
+
 /* ---- parts.c ------------------------------------------------------------------------------------------- */
 
 /* Functions of the module; module.c has their signatures for Python. */

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reduce, reduce_scatter, all_gather, gather, scatter and all_to_all in Python. Each worker checks for itself."""
+
+import unittest
+
+import scripted
+
+scripted.require("numpy")
+
+SMALL = ["--set", "worker.partition=64 KiB", "--set", "worker.slice=16 KiB"]
+
+
+class Arrays(scripted.TestCase):
+    def test_alone(self):
+        self.run_script("numpy_collectives.py", workers=1, servers=0)
+
+    def test_three_workers(self):
+        self.run_script("numpy_collectives.py", workers=3, servers=1, options=SMALL)
+
+
+if __name__ == "__main__":
+    unittest.main()
