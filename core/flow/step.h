@@ -139,8 +139,13 @@ static inline void *bps_task_context(const struct bps_task *task)
 /* What takes the partition of a tensor at a node of this kind. NULL: nothing. */
 const struct bps_step_ops *bps_step_for(const struct bps_tensor_entry *tensor, uint32_t partition,
                                         enum bps_node_kind kind);
-/* True if something does so of all its partitions. */
+/* True if something does so of all its partitions, but for blocks. */
 bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind kind);
+/* True if the workers of this host sum a partition first, which may be of an earlier form of the tensor. */
+static inline bool bps_is_summed_here(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    return partition < BPS_BLOCKS && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+}
 /* The way of a task along a path, which outlives it. NULL: no memory. */
 struct bps_way *bps_way_new(const struct bps_task *task, const struct bps_path *path);
 void bps_way_free(struct bps_way *way);

@@ -56,8 +56,7 @@ static bps_status failed(struct bps_worker *worker, const struct bps_header *hea
     const struct bps_round_id id = bps_frame_round(header);
     const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
-    bool led = bps_sum_is_open(local->sum, &id) ||
-               (tensor != NULL && bps_step_for(tensor, header->partition, BPS_NODE_LOCAL_REDUCE) != NULL);
+    bool led = bps_sum_is_open(local->sum, &id) || (tensor != NULL && bps_is_summed_here(tensor, header->partition));
     if (local->device_ops->asks(worker, header)) {
         return bps_local_fail(local, header, text);
     }

@@ -163,7 +163,7 @@ void bps_remote_failed(struct bps_remote *remote, const struct bps_header *faile
     struct bps_worker *worker = remote->worker;
     struct bps_header poison = *failed;
     const struct bps_tensor_entry *tensor = bps_tensor_of(worker, failed->tensor);
-    bool for_group = tensor != NULL && bps_step_for(tensor, failed->partition, BPS_NODE_LOCAL_REDUCE) != NULL;
+    bool for_group = tensor != NULL && bps_is_summed_here(tensor, failed->partition);
     if ((failed->flags & BPS_FLAG_KEEPS) != 0) {
         return; /* nobody else takes part in it */
     }

@@ -50,7 +50,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
 bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer)
 {
-    bool for_group = bps_step_for(tensor, partition, BPS_NODE_LOCAL_REDUCE) != NULL;
+    bool for_group = bps_is_summed_here(tensor, partition);
     uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
     bps_remote_poison(bps_remote_of(tensor, partition), &header, text);
