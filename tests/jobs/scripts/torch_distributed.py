@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of torch.distributed, over BytePS: `torch_distributed.py NAME`, started by torchrun or by "spawn" itself."""
+
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+import byteps.torch.distributed  # noqa: F401  (registers the backend)
+
+STEPS = 3
+torch.set_num_threads(1)
+
+
+def model():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 1))
+
+
+def data(step):
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(dist.get_world_size(), 8, 10, generator=generator)
+
+
+def train(module, optimizer, own=True, steps=STEPS):
+    for step in range(steps):
+        optimizer.zero_grad()
+        inputs = data(step)[dist.get_rank()] if own else data(step).reshape(-1, 10)
+        module(inputs).pow(2).mean().backward()
+        optimizer.step()
+
+
+def reference():
+    """The weights after the same steps of one process with all data."""
+    module = model()
+    train(module, torch.optim.SGD(module.parameters(), 0.1, momentum=0.9), own=False)
+    return list(module.parameters())
+
+
+def same(parameters, tolerance=1e-6):
+    for found, expected in zip(parameters, reference(), strict=True):
+        assert torch.allclose(found, expected, atol=tolerance), (found - expected).abs().max()
+
+
+def sgd(module):
+    return torch.optim.SGD(module.parameters(), 0.1, momentum=0.9)
+
+
+# ---- operations ------------------------------------------------------------------------------------------
+
+
+def operations():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = size * (size + 1) // 2
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int64, torch.uint8):
+        tensor = torch.full((3, 5), rank + 1, dtype=dtype)
+        dist.all_reduce(tensor)
+        assert tensor.eq(total).all()
+    tensor = torch.arange(12.0).reshape(3, 4).t() * (rank + 1)  # not contiguous
+    work = dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True)
+    assert work.wait() and work.is_completed()
+    assert torch.allclose(tensor, torch.arange(12.0).reshape(3, 4).t() * total / size)
+    for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.PRODUCT, 6)):
+        tensor = torch.tensor([rank + 1.0])
+        dist.reduce(tensor, size - 1, op)
+        assert tensor.item() == (expected if rank == size - 1 else rank + 1)
+
+    gathered = [torch.empty(2, 3) for _ in range(size)]
+    dist.all_gather(gathered, torch.full((2, 3), float(rank)))
+    assert [part[1, 2].item() for part in gathered] == list(range(size))
+    whole = torch.empty(size * 2, 3)
+    dist.all_gather_into_tensor(whole, torch.full((2, 3), float(rank)))
+    assert whole[::2, 0].tolist() == list(range(size))
+    part = torch.empty(4)
+    dist.reduce_scatter_tensor(part, torch.arange(4.0 * size))
+    assert part.equal(torch.arange(4.0 * rank, 4.0 * rank + 4) * size)
+    dist.reduce_scatter(part, [torch.full((4,), float(to)) for to in range(size)])
+    assert part.eq(rank * size).all()
+
+    root = size - 1
+    gathered = [torch.empty(2) for _ in range(size)] if rank == root else None
+    dist.gather(torch.full((2,), float(rank)), gathered, dst=root)
+    assert rank != root or [part[0].item() for part in gathered] == list(range(size))
+    parts = [torch.full((2,), float(to)) for to in range(size)] if rank == root else None
+    part = torch.empty(2)
+    dist.scatter(part, parts, src=root)
+    assert part.eq(rank).all()
+    dist.broadcast(part, src=root)
+    assert part.eq(root).all()
+
+    received = [torch.empty(1 + rank) for _ in range(size)]
+    dist.all_to_all(received, [torch.full((1 + to,), float(rank)) for to in range(size)])
+    assert [tensor[0].item() for tensor in received] == list(range(size))
+    received = torch.empty(size * (rank + 1), 2)
+    splits = [to + 1 for to in range(size)]
+    dist.all_to_all_single(received, torch.full((sum(splits), 2), float(rank)), [rank + 1] * size, splits)
+    assert received[:: rank + 1, 1].tolist() == list(range(size))
+
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": each} for each in range(size)]
+    objects = ["word" if rank == 0 else None]
+    dist.broadcast_object_list(objects, src=0)
+    assert objects == ["word"]
+    dist.barrier()
+
+
+def errors():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    try:
+        dist.all_reduce(torch.zeros(4 if rank == 1 else 3))
+    except Exception as error:
+        assert "worker 1 pushed 4 float32" in str(error), error
+    else:
+        raise AssertionError("no error")
+    dist.all_reduce(torch.zeros(3))  # all go on
+    for call in (
+        lambda: dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.BXOR),
+        lambda: dist.send(torch.zeros(3), (rank + 1) % size),
+    ):
+        try:
+            call()
+        except NotImplementedError as error:
+            assert "byteps has no" in str(error), error
+        else:
+            raise AssertionError("no error")
+    future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+    assert future.then(lambda done: done.value()[0] + 1).wait().eq(size + 1).all()
+
+
+def groups():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor, group=dist.new_group())
+    assert tensor.eq(size).all()
+    alone = [dist.new_group([each]) for each in range(size)][rank]
+    dist.all_reduce(tensor, group=alone)
+    assert tensor.eq(size).all() and dist.get_world_size(alone) == 1
+    if size > 2:
+        try:
+            dist.new_group([0, 1])
+        except RuntimeError as error:
+            assert "of all workers of the job, or of one" in str(error), error
+        else:
+            assert rank > 1
+
+
+# ---- training --------------------------------------------------------------------------------------------
+
+
+def ddp():
+    for how in ({}, {"static_graph": True}, {"find_unused_parameters": True}, {"bucket_cap_mb": 0.0001}):
+        module = DistributedDataParallel(model(), **how)
+        train(module, sgd(module))
+        same(module.module.parameters())
+    module = DistributedDataParallel(model())
+    module.register_comm_hook(None, fp16_compress_hook)
+    train(module, sgd(module))
+    same(module.module.parameters(), 1e-2)
+    module, optimizer = DistributedDataParallel(model()), None
+    optimizer = sgd(module)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        halves = data(step)[dist.get_rank()].split(4)
+        with module.no_sync():
+            (module(halves[0]).pow(2).mean() / 2).backward()
+        (module(halves[1]).pow(2).mean() / 2).backward()
+        optimizer.step()
+    same(module.module.parameters())
+
+
+def zero():
+    module = DistributedDataParallel(model())
+    train(module, ZeroRedundancyOptimizer(module.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9))
+    same(module.module.parameters())
+
+
+def fsdp():
+    module = FullyShardedDataParallel(model(), device_id=torch.device("cpu"))
+    train(module, sgd(module))
+    with FullyShardedDataParallel.summon_full_params(module):
+        same(module.module.parameters())
+    module = model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(module[0], mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    train(module, sgd(module))
+    same([parameter.full_tensor() for parameter in module.parameters()])
+    folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
+    dist.broadcast_object_list(folder, src=0)
+    dcp.save({"model": module.state_dict()}, checkpoint_id=folder[0])
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    state = {"model": module.state_dict()}
+    dcp.load(state, checkpoint_id=folder[0])
+    module.load_state_dict(state["model"])
+    same([parameter.full_tensor() for parameter in module.parameters()])
+
+
+def all_of_them():
+    for each in (operations, errors, groups, ddp, zero, fsdp):
+        each()
+
+
+# ---- starting --------------------------------------------------------------------------------------------
+
+
+def spawned(rank, size, file):
+    """Processes that know each other by a store alone."""
+    dist.init_process_group("byteps", init_method=f"file://{file}", rank=rank, world_size=size)
+    operations()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "spawn":
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+        with tempfile.TemporaryDirectory() as where:
+            mp.spawn(spawned, (3, os.path.join(where, "store")), 3)
+    else:
+        dist.init_process_group("byteps")
+        globals()[sys.argv[1]]()
+        dist.destroy_process_group()
+    print("fine")
