@@ -15,7 +15,7 @@ from byteps._native import bps as _bps
 from .ops import as_ndarray, check, place
 
 if TYPE_CHECKING:
-    from typing import Any, Sequence, SupportsIndex
+    from typing import Any, Iterable, SupportsIndex
 
     from byteps._basics import Handle, ReduceOp
     from byteps._collectives import Sizes
@@ -111,7 +111,7 @@ def reduce(
 
 def reduce_scatter_async(
     array: Any,
-    sizes: Sequence[SupportsIndex] | None = None,
+    sizes: Iterable[SupportsIndex] | None = None,
     *,
     average: bool | None = None,
     op: ReduceOp | None = None,
@@ -126,7 +126,7 @@ def reduce_scatter_async(
 
 def reduce_scatter(
     array: Any,
-    sizes: Sequence[SupportsIndex] | None = None,
+    sizes: Iterable[SupportsIndex] | None = None,
     *,
     average: bool | None = None,
     op: ReduceOp | None = None,
@@ -204,7 +204,7 @@ def gather(array: Any, root_rank: SupportsIndex = 0, sizes: Sizes = None, *, pri
 def scatter_async(
     array: Any = None,
     root_rank: SupportsIndex = 0,
-    sizes: Sequence[SupportsIndex] | None = None,
+    sizes: Iterable[SupportsIndex] | None = None,
     *,
     priority: int = 0,
 ) -> Handle[Any]:
@@ -215,7 +215,7 @@ def scatter_async(
 def scatter(
     array: Any = None,
     root_rank: SupportsIndex = 0,
-    sizes: Sequence[SupportsIndex] | None = None,
+    sizes: Iterable[SupportsIndex] | None = None,
     *,
     priority: int = 0,
 ) -> Any:
@@ -242,7 +242,7 @@ def scatter(
 
 
 def all_to_all_async(
-    array: Any, splits: Sequence[SupportsIndex] | None = None, *, priority: int = 0
+    array: Any, splits: Iterable[SupportsIndex] | None = None, *, priority: int = 0
 ) -> Handle[tuple[Any, NDArray[np.int64]]]:
     """Start an all_to_all and return its Handle: without splits at once, else when all workers have called it.
 
@@ -252,7 +252,7 @@ def all_to_all_async(
 
 
 def all_to_all(
-    array: Any, splits: Sequence[SupportsIndex] | None = None, *, priority: int = 0
+    array: Any, splits: Iterable[SupportsIndex] | None = None, *, priority: int = 0
 ) -> tuple[Any, NDArray[np.int64]]:
     """Send a part of the array to each worker; return what all have sent to this one, by rank, as a new array.
 

@@ -25,6 +25,20 @@ from byteps._horovod import absent
 from ._amp import reduce_before_unscaling
 from ._shared import empty
 from ._storage import free_after_operations
+from .collectives import (
+    all_gather,
+    all_gather_async,
+    all_to_all,
+    all_to_all_async,
+    gather,
+    gather_async,
+    reduce,
+    reduce_async,
+    reduce_scatter,
+    reduce_scatter_async,
+    scatter,
+    scatter_async,
+)
 from .compression import Compression
 from .diloco import DiLoCo
 from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -68,6 +82,10 @@ __all__ = [
     "LocalSGD",
     "PowerSGDState",
     "SyncBatchNorm",
+    "all_gather",
+    "all_gather_async",
+    "all_to_all",
+    "all_to_all_async",
     "allreduce",
     "allreduce_",
     "allreduce_async",
@@ -85,6 +103,8 @@ __all__ = [
     "declare",
     "elastic",
     "empty",
+    "gather",
+    "gather_async",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
@@ -96,6 +116,12 @@ __all__ = [
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
+    "reduce",
+    "reduce_async",
+    "reduce_scatter",
+    "reduce_scatter_async",
+    "scatter",
+    "scatter_async",
     "sparse_allreduce_async",
     "synchronize",
 ]

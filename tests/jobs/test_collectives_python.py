@@ -18,5 +18,15 @@ class Arrays(scripted.TestCase):
         self.run_script("numpy_collectives.py", workers=3, servers=1, options=SMALL)
 
 
+class Tensors(scripted.TestCase):
+    framework = "torch"
+
+    def test_alone(self):
+        self.run_script("torch_collectives.py", workers=1, servers=0)
+
+    def test_three_workers(self):
+        self.run_script("torch_collectives.py", workers=3, servers=1, options=SMALL)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -17,12 +17,12 @@ from ._errors import MismatchError
 from ._native import bps as _bps
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, Protocol, Sequence, SupportsIndex, Tuple, Union
+    from typing import Any, Callable, Iterable, Protocol, Sequence, SupportsIndex, Tuple, Union
 
     from ._basics import ReduceOp
 
     Shape = Tuple[int, ...]
-    Sizes = Union[SupportsIndex, Sequence[SupportsIndex], None]
+    Sizes = Union[SupportsIndex, Iterable[SupportsIndex], None]
 
     class Kit(Protocol):
         """What a framework knows of its arrays."""
@@ -121,7 +121,7 @@ def _announce(kind, root, shape, dtype, sizes, priority):
 
 
 def _counts(kind, what, values):
-    """Return a sequence of a size for each worker as a list of ints."""
+    """Return what has a size for each worker as a list of ints."""
     try:
         values = [operator.index(value) for value in values]
     except TypeError:
@@ -134,7 +134,7 @@ def _counts(kind, what, values):
 def _parts(kind, what, values, shape):
     """Return how many rows of a shape belong to each worker: as the argument says, or all alike."""
     if not shape:
-        raise ValueError(f"{kind}: an array without dimensions has no parts; give it one, as by reshape(1)")
+        raise ValueError(f"{kind}: what has no dimension cannot be cut; give it one, as by reshape(1)")
     if values is None:
         if shape[0] % size() != 0:
             raise ValueError(
@@ -158,7 +158,7 @@ def _gathered(kind, source, sizes, priority):
         values = _counts(kind, "sizes", sizes)
     if values[rank()] != source.shape[0]:
         raise ValueError(
-            f"{kind}: sizes={sizes} says that worker {rank()} has {values[rank()]} rows; its array has "
+            f"{kind}: sizes={sizes} says that worker {rank()} has {values[rank()]} rows; it gives "
             f"{source.shape[0]}"
         )
     return values
@@ -206,7 +206,7 @@ def reduce(
 
 
 def reduce_scatter(
-    kit: Kit, array: Any, sizes: Sequence[SupportsIndex] | None, op: ReduceOp, scales: tuple[float, float],
+    kit: Kit, array: Any, sizes: Iterable[SupportsIndex] | None, op: ReduceOp, scales: tuple[float, float],
     priority: int,
 ) -> Handle[Any]:
     """Start a reduce_scatter."""
@@ -242,14 +242,14 @@ def gather(kit: Kit, array: Any, root_rank: SupportsIndex, sizes: Sizes, priorit
 
 
 def scatter(
-    kit: Kit, array: Any, root_rank: SupportsIndex, sizes: Sequence[SupportsIndex] | None, priority: int
+    kit: Kit, array: Any, root_rank: SupportsIndex, sizes: Iterable[SupportsIndex] | None, priority: int
 ) -> Handle[Any]:
     """Start a scatter, after the root has told the others what it has."""
     root = check_root(root_rank)
     memory, shape, dtype, finish, rows = None, (), 0, None, ()
     if rank() == root:
         if array is None:
-            raise ValueError(f"scatter: worker {root} is the root, and must give an array")
+            raise ValueError(f"scatter: worker {root} is the root, and must give what is cut")
         memory, shape, dtype, finish = kit.read(array)
         rows = _parts("scatter", "sizes", sizes, shape)
     shape, dtype, rows = _announce("scatter", root, shape, dtype, rows, priority)
@@ -259,7 +259,7 @@ def scatter(
     return Handle(native, result, finish)
 
 
-def all_to_all(kit: Kit, array: Any, splits: Sequence[SupportsIndex] | None, priority: int) -> Handle[tuple[Any, Any]]:
+def all_to_all(kit: Kit, array: Any, splits: Iterable[SupportsIndex] | None, priority: int) -> Handle[tuple[Any, Any]]:
     """Start an all_to_all; with splits, tell them to the others first. The result is (array, the rows from each)."""
     source = kit.read(array)
     sent = _parts("all_to_all", "splits", splits, source.shape)

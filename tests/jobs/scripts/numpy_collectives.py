@@ -114,7 +114,7 @@ def check_no_dimension():
     only_on(0, bps.gather(rank), np.arange(n))
     only_on(0, bps.reduce(np.array(rank), op=bps.Max), np.array(n - 1))
     for call in (bps.reduce_scatter, bps.all_to_all):
-        checks.raised(ValueError, lambda: call(1.0), "without dimensions")  # noqa: B023
+        checks.raised(ValueError, lambda: call(1.0), "no dimension")  # noqa: B023
 
 
 def check_layouts():
@@ -156,7 +156,7 @@ def check_wrong_arguments():
     mine = np.zeros((n, 2))
     more = np.zeros((n + 1, 2))
     for kind, call, *parts in (
-        (ValueError, lambda: bps.all_gather(mine, n + 1), f"worker {bps.rank()} has {n + 1} rows; its array has {n}"),
+        (ValueError, lambda: bps.all_gather(mine, n + 1), f"worker {bps.rank()} has {n + 1} rows; it gives {n}"),
         (ValueError, lambda: bps.all_gather(mine, [n] * (n + 1)), f"expected {n} numbers"),
         (ValueError, lambda: bps.reduce_scatter(mine, [-1] * n), "none below 0"),
         (ValueError, lambda: bps.all_to_all(mine, [2] * n), f"add up to {2 * n}; the first dimension is {n}"),
@@ -195,15 +195,12 @@ def check_differences():
         lambda: bps.reduce_scatter(mine.astype("int32") if odd else mine),
         lambda: bps.reduce(mine, op=bps.Min if odd else bps.Max),
         lambda: bps.reduce(mine, int(odd)),
-        lambda: bps.reduce_scatter(mine) if odd else bps.all_to_all(mine),
     ):
         error = checks.raised(byteps.MismatchError, call, "worker 1")
         texts = bps.all_gather(np.array([hash_of(str(error).partition("; shape #")[0])]), 1)
         assert len(set(texts)) == 1, error
         checks.raised(byteps.MismatchError, call, "worker 1")
     # Where others tell each other their sizes, one does what it likes.
-    call = (lambda: bps.reduce(mine)) if odd else (lambda: bps.all_gather(mine))
-    checks.raised(byteps.MismatchError, call, "worker 1")
     numbers = np.zeros(67, "int64")
     if odd:
         bps.all_gather(numbers, 67)
