@@ -41,7 +41,7 @@ static bps_status add_rows(const struct bps_task *task, const struct bps_kernels
     size_t bytes = bps_sparse_slice_pack(task, 0, task->bytes, kernels, r->prescale, packed);
     bool are = bps_row_parts_read(packed, bytes, task->bytes, bps_sparse_row(&tensor->operation), element, &cut, &list);
     bps_assert(are);
-    char *part = packed + bps_rows_before(are ? list.count : 0);
+    char *part = packed + bps_row_parts_before(are ? list.count : 0);
     for (uint32_t i = 0; are && i < list.count; i++) {
         char *value = tensor->value + task->offset + bps_row_part_at(&cut, list.index[i]);
         uint32_t own = bps_row_part_bytes(&cut, list.index[i]);

@@ -22,8 +22,10 @@ struct brought {
 };
 
 struct sparse {
-    uint32_t row;            /* bytes */
-    struct brought *brought; /* ascending */
+    uint32_t row; /* bytes */
+    /* Ascending; NULL: the caller brings them so, and none twice. */
+    struct brought *brought;
+    const int64_t *ascending; /* they are */
     uint64_t count;
     struct result {
         void *data;  /* as it has come; NULL: it has not */
@@ -99,11 +101,7 @@ static void sort_digit(const struct brought *from, struct brought *to, uint64_t 
 /* Ascending, by the rows of a table of so many. Returns the array that has them; the other one is freed. */
 static struct brought *sort(struct brought *a, struct brought *b, uint64_t n, uint64_t rows)
 {
-    bool sorted = true;
-    for (uint64_t i = 1; i < n && sorted; i++) {
-        sorted = a[i - 1].row <= a[i].row;
-    }
-    for (uint32_t shift = 0; !sorted && shift < 64 && (rows - 1) >> shift > 0; shift += DIGIT) {
+    for (uint32_t shift = 0; shift < 64 && (rows - 1) >> shift > 0; shift += DIGIT) {
         sort_digit(a, b, n, shift);
         struct brought *other = a;
         a = b;
@@ -113,6 +111,34 @@ static struct brought *sort(struct brought *a, struct brought *b, uint64_t n, ui
     return a;
 }
 
+/* False: no memory. */
+static bool sort_brought(struct sparse *sparse, uint64_t rows)
+{
+    struct brought *a = malloc(sparse->count * sizeof *a + 1), *b = malloc(sparse->count * sizeof *b + 1);
+    if (a == NULL || b == NULL) {
+        free(a);
+        free(b);
+        return false;
+    }
+    for (uint64_t i = 0; i < sparse->count; i++) {
+        a[i] = (struct brought){(uint64_t)sparse->ascending[i], i};
+    }
+    sparse->brought = sort(a, b, sparse->count, rows);
+    return true;
+}
+
+/* Which one of the table row number i of those brought is, in their order. */
+static uint64_t brought_row(const struct sparse *sparse, uint64_t i)
+{
+    return sparse->brought != NULL ? sparse->brought[i].row : (uint64_t)sparse->ascending[i];
+}
+
+/* Whether it is the same one as the one before it. */
+static bool is_again(const struct sparse *sparse, uint64_t i)
+{
+    return sparse->brought != NULL && i > 0 && sparse->brought[i].row == sparse->brought[i - 1].row;
+}
+
 bps_status bps_sparse_begin(const struct bps_push_pull *r)
 {
     struct bps_rows *rows = r->rows;
@@ -120,18 +146,19 @@ bps_status bps_sparse_begin(const struct bps_push_pull *r)
         return BPS_OK;
     }
     struct sparse *sparse = calloc(1, sizeof *sparse);
-    struct brought *a = malloc(rows->count * sizeof *a + 1), *b = malloc(rows->count * sizeof *b + 1);
-    if (sparse == NULL || a == NULL || b == NULL) {
-        free(sparse);
-        free(a);
-        free(b);
+    if (sparse == NULL) {
         return BPS_ERR_NOMEM;
     }
-    for (uint64_t i = 0; i < rows->count; i++) {
-        a[i] = (struct brought){(uint64_t)rows->index[i], i};
-    }
-    sparse->brought = sort(a, b, rows->count, rows_of(r));
+    sparse->ascending = rows->index;
     sparse->count = rows->count;
+    uint64_t i = 1;
+    while (i < rows->count && rows->index[i - 1] < rows->index[i]) {
+        i++;
+    }
+    if (i < rows->count && !sort_brought(sparse, rows_of(r))) {
+        free(sparse);
+        return BPS_ERR_NOMEM;
+    }
     sparse->row = (uint32_t)(r->count / rows_of(r) * bps_dtype_size(r->dtype));
     rows->state = sparse;
     rows->out_count = 0;
@@ -176,8 +203,9 @@ static uint64_t brought_before(const struct sparse *sparse, uint64_t row)
     uint64_t low = 0, high = sparse->count;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        low = sparse->brought[middle].row < row ? middle + 1 : low;
-        high = sparse->brought[middle].row < row ? high : middle;
+        bool before = brought_row(sparse, middle) < row;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
     }
     return low;
 }
@@ -192,68 +220,125 @@ static void own_part(const struct bps_task *task, uint64_t *first, uint64_t *end
 
 size_t bps_sparse_packed(const struct bps_task *task)
 {
-    uint64_t first, end, limit = bps_rows_limit(task->bytes, row_bytes(task));
+    uint64_t first, end;
+    uint32_t limit = bps_rows_limit(task->bytes, row_bytes(task));
     own_part(task, &first, &end);
-    return bps_rows_bytes(end - first < limit ? end - first : limit, row_bytes(task));
+    return bps_rows_room(end - first < limit ? (uint32_t)(end - first) : limit, limit, row_bytes(task));
 }
 
-/* Sums rows that are given more than once, from this byte of them on; `to` has the ones before. */
-static void sum_row(const struct bps_task *task, const struct bps_kernels *kernels, double scale,
-                    const struct brought *of, uint64_t n, uint32_t from, uint32_t bytes, char *to)
+/* Which of the rows brought are sent, and of what they are counted from. */
+struct packed {
+    uint64_t base, first, end;
+    const struct bps_row_cut *cut;
+};
+
+static uint32_t packed_number(const struct packed *packed, const struct sparse *sparse, uint64_t i)
 {
-    const char *in = (const char *)sparse_request(task)->in + from;
+    return (uint32_t)(brought_row(sparse, i) - packed->base);
+}
+
+/* Where the elements of this one begin that are sent, among those that the caller brings in its order. */
+static const char *brought_at(const struct bps_task *task, const struct packed *packed, uint64_t i)
+{
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    uint64_t at = sparse->brought != NULL ? sparse->brought[i].at : i;
+    uint32_t from = packed_number(packed, sparse, i) == 0 ? packed->cut->before : 0;
+    return (const char *)sparse_request(task)->in + at * packed->cut->row + from;
+}
+
+/* Those that the caller brings ascending lie together. */
+static char *pack_together(const struct bps_task *task, const struct packed *packed, char *to)
+{
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    const char *from = brought_at(task, packed, packed->first), *last = brought_at(task, packed, packed->end - 1);
+    size_t bytes =
+        (size_t)(last - from) + bps_row_part_bytes(packed->cut, packed_number(packed, sparse, packed->end - 1));
+    memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+/* Sums rows that are given more than once, n of them from number i on; so many bytes of each. */
+static void sum_row(const struct bps_task *task, const struct packed *packed, const struct bps_kernels *kernels,
+                    double scale, uint64_t i, uint64_t n, uint32_t bytes, char *to)
+{
     const void *source[TOGETHER + 1];
     double weight[TOGETHER + 1];
-    for (uint64_t i = 0; i < n;) {
+    for (uint64_t done = 0; done < n;) {
         uint32_t sources = 0;
-        if (i > 0) {
+        if (done > 0) {
             weight[sources] = 1.0;
             source[sources++] = to;
         }
-        for (uint32_t k = 0; k < TOGETHER && i < n; k++, i++) {
+        for (uint32_t k = 0; k < TOGETHER && done < n; k++, done++) {
             weight[sources] = scale;
-            source[sources++] = in + of[i].at * row_bytes(task);
+            source[sources++] = brought_at(task, packed, i + done);
         }
         kernels->reduce(to, source, scale != 1.0 ? weight : NULL, sources,
                         bytes / bps_dtype_size(sparse_request(task)->dtype), 1.0, 1);
     }
 }
 
-/* Those of the rows brought from `base` of the table on, up to another one. */
-static size_t pack_rows(const struct bps_task *task, const struct bps_kernels *kernels, double scale, uint64_t base,
-                        uint64_t rows_end, const struct bps_row_cut *cut, char *to)
+/* Their elements. Returns where they end. */
+static char *pack_elements(const struct bps_task *task, const struct bps_kernels *kernels, double scale,
+                           const struct packed *packed, char *to)
 {
     const struct sparse *sparse = sparse_request(task)->rows->state;
-    const struct brought *brought = sparse->brought;
-    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = 0;
-    uint64_t first = brought_before(sparse, base), end = brought_before(sparse, rows_end);
-    for (uint64_t i = first; i < end; i++) {
-        if (i == first || brought[i].row != brought[i - 1].row) {
-            index[count++] = (uint32_t)(brought[i].row - base);
-        }
+    if (sparse->brought == NULL && scale == 1.0 && packed->end > packed->first) {
+        return pack_together(task, packed, to);
     }
-    char *place = bps_row_parts_finish(to, count, cut);
-    for (uint64_t i = first, n; i < end; i += n) {
-        uint32_t number = (uint32_t)(brought[i].row - base), bytes = bps_row_part_bytes(cut, number);
-        uint32_t from = number == 0 ? cut->before : 0;
-        for (n = 1; i + n < end && brought[i + n].row == brought[i].row; n++) {
+    for (uint64_t i = packed->first, n; i < packed->end; i += n) {
+        uint32_t number = packed_number(packed, sparse, i), bytes = bps_row_part_bytes(packed->cut, number);
+        for (n = 1; i + n < packed->end && is_again(sparse, i + n); n++) {
         }
         if (n == 1 && scale == 1.0) {
-            memcpy(place, (const char *)sparse_request(task)->in + brought[i].at * cut->row + from, bytes);
+            memcpy(to, brought_at(task, packed, i), bytes);
         } else {
-            sum_row(task, kernels, scale, &brought[i], n, from, bytes, place);
+            sum_row(task, packed, kernels, scale, i, n, bytes, to);
         }
-        place += bytes;
+        to += bytes;
     }
-    return (size_t)(place - to);
+    return to;
+}
+
+/* Rows that are sent, of those from `first` on: those given twice are one. */
+static uint32_t count_rows(const struct sparse *sparse, uint64_t first, uint64_t end)
+{
+    if (sparse->brought == NULL) {
+        return (uint32_t)(end - first);
+    }
+    uint32_t count = 0;
+    for (uint64_t i = first; i < end; i++) {
+        count += i == first || !is_again(sparse, i);
+    }
+    return count;
+}
+
+/* Says which rows are sent. Returns where their elements begin. */
+static char *pack_names(const struct sparse *sparse, const struct packed *packed, uint32_t limit, char *to)
+{
+    uint32_t count = count_rows(sparse, packed->first, packed->end), n = 0;
+    char *place = bps_rows_begin(to, count, limit);
+    if (sparse->brought == NULL) {
+        bps_rows_name_all(to, count, limit, sparse->ascending + packed->first, (int64_t)packed->base);
+        return place;
+    }
+    for (uint64_t i = packed->first; i < packed->end && count < limit; i++) {
+        if (i == packed->first || !is_again(sparse, i)) {
+            bps_rows_name(to, count, limit, n++, packed_number(packed, sparse, i));
+        }
+    }
+    return place;
 }
 
 size_t bps_sparse_pack(const struct bps_task *task, const struct bps_kernels *kernels, double scale, char *to)
 {
-    uint32_t row = row_bytes(task);
-    const struct bps_row_cut whole = {.row = row, .bytes = bps_rows_limit(task->bytes, row) * row};
-    return pack_rows(task, kernels, scale, row_at(task, task->offset), row_at(task, task->offset + task->bytes), &whole,
-                     to);
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    uint32_t limit = bps_rows_limit(task->bytes, sparse->row);
+    const struct bps_row_cut whole = {.row = sparse->row, .bytes = limit * sparse->row};
+    struct packed packed = {.base = row_at(task, task->offset), .cut = &whole};
+    own_part(task, &packed.first, &packed.end);
+    char *place = pack_names(sparse, &packed, limit, to);
+    return (size_t)(pack_elements(task, kernels, scale, &packed, place) - to);
 }
 
 static void drop_result(struct bps_worker *worker, struct result *result)
@@ -323,9 +408,19 @@ size_t bps_sparse_slice_bound(const struct bps_task *task, uint32_t offset, uint
 size_t bps_sparse_slice_pack(const struct bps_task *task, uint32_t offset, uint32_t bytes,
                              const struct bps_kernels *kernels, double scale, char *to)
 {
-    const struct bps_row_cut cut = bps_row_cut(task->offset + offset, bytes, row_bytes(task));
-    uint64_t base = (task->offset + offset) / cut.row;
-    return pack_rows(task, kernels, scale, base, base + bps_row_cut_limit(&cut), &cut, to);
+    const struct sparse *sparse = sparse_request(task)->rows->state;
+    const struct bps_row_cut cut = bps_row_cut(task->offset + offset, bytes, sparse->row);
+    struct packed packed = {.base = (task->offset + offset) / cut.row, .cut = &cut};
+    packed.first = brought_before(sparse, packed.base);
+    packed.end = brought_before(sparse, packed.base + bps_row_cut_limit(&cut));
+    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = 0;
+    for (uint64_t i = packed.first; i < packed.end; i++) {
+        if (i == packed.first || !is_again(sparse, i)) {
+            index[count++] = packed_number(&packed, sparse, i);
+        }
+    }
+    char *place = bps_row_parts_finish(to, count, &cut);
+    return (size_t)(pack_elements(task, kernels, scale, &packed, place) - to);
 }
 
 /* Where the answer goes. False: no memory. */
@@ -341,8 +436,8 @@ static bool make_out(struct sparse *sparse)
         return false;
     }
     for (uint64_t i = 0; i < sparse->count; i++) {
-        if (i == 0 || sparse->brought[i].row != sparse->brought[i - 1].row) {
-            sparse->index[sparse->out_count++] = (int64_t)sparse->brought[i].row;
+        if (!is_again(sparse, i)) {
+            sparse->index[sparse->out_count++] = (int64_t)brought_row(sparse, i);
         }
     }
     return true;
@@ -370,7 +465,7 @@ bps_status bps_sparse_slice_result(const struct bps_task *task, uint32_t offset,
         return BPS_ERR_NOMEM;
     }
     uint64_t first = out_before(sparse, base), end = out_before(sparse, base + bps_row_cut_limit(&cut));
-    const char *part = data + bps_rows_before(end - first);
+    const char *part = data + bps_row_parts_before((uint32_t)(end - first));
     for (uint64_t i = first; i < end; i++) {
         uint32_t number = (uint32_t)((uint64_t)sparse->index[i] - base), own = bps_row_part_bytes(&cut, number);
         memcpy(sparse->out + i * cut.row + (number == 0 ? cut.before : 0), part, own);
@@ -397,10 +492,9 @@ static bps_status collect(struct bps_rows *rows, const struct sparse *sparse)
     char *out = rows->out;
     for (uint32_t i = 0; i < sparse->results; i++) {
         const struct result *result = &sparse->result[i];
-        for (uint32_t k = 0; result->data != NULL && k < result->list.count; k++) {
-            *index++ = (int64_t)(result->first + result->list.index[k]);
-        }
         if (result->data != NULL) {
+            bps_rows_number(&result->list, result->first, index);
+            index += result->list.count;
             memcpy(out, result->list.data, result->list.count * row);
             out += result->list.count * row;
         }

@@ -106,7 +106,7 @@ static bps_status rows_settle(struct bps_task *task, uint32_t index, struct bps_
     struct rows_slice *slice = &own->slice[index];
     uint32_t count;
     memcpy(&count, slice->sent, sizeof count);
-    if (memcmp(slice->landing, slice->sent, bps_rows_before(count)) != 0) {
+    if (memcmp(slice->landing, slice->sent, bps_row_parts_before(count)) != 0) {
         return bps_fail(report, BPS_ERR_PROTOCOL, "a server has sent other rows of tensor %s than it was asked for",
                         task->tensor->named.name);
     }

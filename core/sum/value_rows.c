@@ -53,7 +53,7 @@ void bps_value_read_rows(const struct bps_value *v, uint32_t index, uint32_t row
     const struct bps_value_version *now = v->slice[index].now;
     struct bps_row_cut cut;
     const struct bps_row_list list = value_rows_of(v, rows, bytes, now->bytes, row, &cut);
-    char *part = (char *)rows + bps_rows_before(list.count);
+    char *part = (char *)rows + bps_row_parts_before(list.count);
     for (uint32_t i = 0; i < list.count; i++) {
         uint32_t own = bps_row_part_bytes(&cut, list.index[i]);
         memcpy(part, now->data + bps_row_part_at(&cut, list.index[i]), own);

@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define LEADER     2u
 #define PARTITION  256u
 #define SLICE      64u
+#define SENT       (PARTITION + 64u) /* bytes of a contribution, at most */
 #define DELIVERIES 4096u
 
 /* ---- the engine and its owner ---- */
@@ -40,9 +41,9 @@ static struct engine {
     struct bps_sum *sum;
     bool aggregates, partial;
     struct bps_sum_cursor cursor[WORKERS], opened[WORKERS];
-    uint32_t at[WORKERS];             /* bytes of the slice that have come */
-    uint8_t sent[WORKERS][PARTITION]; /* what it consists of */
-    bool closed[WORKERS];             /* the link has ended: for a frame that is not allowed, or by itself */
+    uint32_t at[WORKERS];                    /* bytes of the slice that have come */
+    _Alignas(8) uint8_t sent[WORKERS][SENT]; /* what it consists of */
+    bool closed[WORKERS];                    /* the link has ended: for a frame that is not allowed, or by itself */
     struct delivery {
         struct bps_sum_slice *slice;
         uint32_t rank;
@@ -312,15 +313,23 @@ static const struct bps_coding codings[] = {
 
 static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
 
+/* How many rows of a partition are sent: a few, or all. */
+static uint32_t rows_count(const struct bps_header *header)
+{
+    uint32_t count = (uint32_t)header->priority >> 1 & 7;
+    return count < 7 ? count : bps_rows_limit(header->size, header->slice);
+}
+
 /* Rows of a partition, some of which there cannot be. */
 static void make_rows(uint32_t rank, const struct bps_header *header)
 {
     uint8_t *to = engine.sent[rank];
-    uint32_t *index = (uint32_t *)(void *)(to + BPS_ROWS_HEAD), count = (uint32_t)header->priority >> 1 & 7;
-    memset(to, 0, PARTITION);
-    bps_rows_finish((char *)to, count);
+    uint32_t limit = bps_rows_limit(header->size, header->slice), count = rows_count(header);
+    memset(to, 0, SENT);
+    bps_rows_begin((char *)to, count, limit);
     for (uint32_t i = 0; i < count; i++) {
-        index[i] = i * (1 + ((uint32_t)header->priority >> 5 & 3)) - ((uint32_t)header->priority >> 7 & i);
+        uint32_t row = i * (1 + ((uint32_t)header->priority >> 5 & 3)) - ((uint32_t)header->priority >> 7 & i);
+        bps_rows_name((char *)to, count, limit, i, bps_rows_by_bits(count, limit) ? row % 64 : row);
     }
 }
 
@@ -329,7 +338,7 @@ static void feed(uint32_t rank, uint32_t bytes)
 {
     struct bps_sum_cursor *cursor = &engine.cursor[rank];
     uint32_t left = cursor->bytes - engine.at[rank], room = left;
-    const uint8_t *from = engine.sent[rank] + engine.at[rank] % PARTITION;
+    const uint8_t *from = engine.sent[rank] + engine.at[rank] % SENT;
     bytes = bytes < left ? bytes : left;
     if (engine.closed[rank] || bytes == 0) {
         return;
@@ -386,7 +395,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
     } else if (header->length == 0) {
         bps_sum_take(&engine.cursor[rank].sink, 0, NULL, 0);
     }
-    return header->length <= PARTITION;
+    return header->length <= SENT;
 }
 
 /*
@@ -424,7 +433,8 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
     if ((step[10] & 0x40) != 0) {
         out->flags |= BPS_FLAG_ROWS;
         out->slice = 4u << (step[10] >> 7);
-        uint32_t whole = (uint32_t)bps_rows_bytes((uint32_t)out->priority >> 1 & 7, out->slice);
+        uint32_t count = rows_count(out), limit = bps_rows_limit(out->size, out->slice);
+        uint32_t whole = (uint32_t)bps_rows_before(count, limit) + count * out->slice;
         out->length = (step[10] & 0x10) != 0 ? step[9] : whole;
     }
     return true;

@@ -116,7 +116,7 @@ static void make_rows(uint8_t *to, const uint8_t *step, struct bps_header *h)
     h->flags |= BPS_FLAG_ROWS;
     h->root = 4u << (step[6] & 3);
     const struct bps_row_cut cut = {h->root, step[7] >> 4, rest < SLICE ? rest : SLICE};
-    h->length = (uint32_t)bps_rows_before(count) + (step[6] >> 7);
+    h->length = (uint32_t)bps_row_parts_before(count) + (step[6] >> 7);
     for (uint32_t i = 0; i < count; i++) {
         index[i] = i * (1 + (step[7] >> 2 & 3));
         bool there = cut.before < cut.row && index[i] < bps_row_cut_limit(&cut);

@@ -13,6 +13,10 @@
  * whose first dimension counts its rows. The name is needed; op is BPS_SUM or BPS_AVERAGE, which divides by the number
  * of workers, whoever has brought a row. Memory is the host's. Neither stages of worker.graph nor codings work on rows.
  *
+ * Which rows there are is sent in the fewest bytes, so that even all rows have hardly more than the table. They take
+ * longer than all of it from half of the rows on, or less of them within a host: "Rows of a table" in
+ * docs/performance.md.
+ *
  * To a tensor in mode async the rows are added, and what comes is what these rows are then, each once: those that the
  * worker has brought, and no others. Rows of zeros only read. Pushes of all of the tensor may come in between.
  */

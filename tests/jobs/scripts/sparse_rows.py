@@ -81,6 +81,28 @@ def check_one_brings_all():
     assert np.all(result == 1)
 
 
+def some_rows(rank, rows, width, percent):
+    """What a worker brings of a table: rows ascending, each once, so many of a hundred."""
+    random = np.random.default_rng(rank)
+    indices = np.flatnonzero(random.integers(0, 100, rows) < percent)
+    return indices, random.integers(-4, 5, (len(indices), width)).astype("float32")
+
+
+def check_densities():
+    """From few rows to all: alike on all workers, and all by one of them and a part by the others."""
+    for width, rows in ((1, 40000), (5, 8000), (64, 700)):
+        for percents in ((2,), (50,), (97,), (100,), (100, 40)):
+            all_brought = [some_rows(r, rows, width, percents[r % len(percents)]) for r in range(bps.size())]
+            table = np.zeros((rows, width), "float32")
+            touched = np.zeros(rows, bool)
+            for indices, values in all_brought:
+                table[indices] += values
+                touched[indices] = True
+            index = np.flatnonzero(touched)
+            got = bps.push_pull_sparse(*all_brought[bps.rank()], rows, f"dense {width} {percents}", average=False)
+            same(got, (index, table[index]))
+
+
 def check_scales():
     index, result = bps.push_pull_sparse(
         [7, 7, 3], np.ones((3, 2), "float32"), 10, "scaled", average=False, prescale_factor=bps.rank() + 1.0,
