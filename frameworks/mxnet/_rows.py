@@ -27,6 +27,22 @@ def clear(array):
     mx.nd.sparse.zeros("row_sparse", array.shape, array.context, array.dtype).copyto(array)
 
 
+class Trip:
+    """Rows in NumPy's arrays on their way."""
+
+    def __init__(self, index, values, rows, name, op, priority=0, scales=(1.0, 1.0)):
+        self._index, self._values = index, values  # read until the operation has ended
+        self._native, self._result = start_rows(index, values, rows, full_name(name), op, priority, *scales)
+
+    def wait(self):
+        """Wait for the result; return (the numbers of its rows, their values)."""
+        self._native.wait()
+        sent = self._values
+        parts = result_buffers(self._result, sent.dtype.itemsize * math.prod(sent.shape[1:]))
+        index, values = (np.frombuffer(part, kind) for part, kind in zip(parts, (np.int64, sent.dtype)))
+        return index, values.reshape(len(index), *sent.shape[1:])
+
+
 class Journey:
     """The rows of some arrays of one shape, summed here, on their way."""
 
@@ -35,20 +51,15 @@ class Journey:
         self._targets = targets
         parts = [compression.compress(array.data) for array in arrays]
         self._decompress, self._context = compression.decompress, parts[0][1]
-        self._index = np.concatenate([array.indices.asnumpy() for array in arrays]).astype(np.int64, copy=False)
-        self._values = np.concatenate([part.asnumpy() for part, _ in parts])
-        self._native, self._result = start_rows(
-            self._index, self._values, arrays[0].shape[0], full_name(name), op, priority, *scales
-        )
+        index = np.concatenate([array.indices.asnumpy() for array in arrays]).astype(np.int64, copy=False)
+        values = np.concatenate([part.asnumpy() for part, _ in parts])
+        self._trip = Trip(index, values, arrays[0].shape[0], name, op, priority, scales)
 
     def wait_to_read(self):
         """Wait for the result, and put it into the targets; as an array does, so that wait_all() takes both."""
-        self._native.wait()
-        sent, first = self._values, self._targets[0]
-        parts = result_buffers(self._result, sent.dtype.itemsize * math.prod(sent.shape[1:]))
-        index, values = (np.frombuffer(part, kind) for part, kind in zip(parts, (np.int64, sent.dtype)))
-        values = mx.nd.array(values.reshape(len(index), *sent.shape[1:]), dtype=sent.dtype)
-        values = self._decompress(values, self._context)
+        index, values = self._trip.wait()
+        first = self._targets[0]
+        values = self._decompress(mx.nd.array(values, dtype=values.dtype), self._context)
         result = mx.nd.sparse.row_sparse_array((values, index), first.shape, first.context, first.dtype)
         for target in self._targets:
             result.copyto(target)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 import mxnet as mx
+import numpy as np
 
 from byteps._async import check_arguments
 from byteps._basics import Average, is_async, is_elastic
 from byteps._horovod import predivide_scales
 from byteps._names import unique_name
 
-from ._async import Shared, check_optimizer
+from ._async import Shared, check_optimizer, touched_rows
 from .ops import push_pull_inplace
 
 
@@ -83,8 +84,19 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             return
         several = isinstance(index, (tuple, list))
         prefix = unique_name("AsyncWeight", self)
-        weights = {f"{prefix}_{i}": one for i, one in (zip(index, weight) if several else [(index, weight)])}
-        self._shared.step(weights, lambda: update(index, weight, grad, state), is_elastic())
+        each = list(zip(index, weight, grad)) if several else [(index, weight, grad)]
+        weights = {f"{prefix}_{i}": one for i, one, _ in each}
+        touched = {f"{prefix}_{i}": touched_rows(self.inner, one, its) for i, one, its in each}
+        touched = {name: rows for name, rows in touched.items() if rows is not None}
+        self._shared.step(weights, lambda: update(index, weight, grad, state), is_elastic(), touched)
+
+    def pull_rows(self, index: Any, weight: Any, rows: Any = None) -> None:
+        """Take what these rows of a weight are now, or all, in asynchronous training; as pull_rows() of the trainer."""
+        if self._shared is None:
+            raise ValueError("pull_rows() is for asynchronous training (worker.async, BYTEPS_ENABLE_ASYNC)")
+        name = f"{unique_name('AsyncWeight', self)}_{index}"
+        touched = {} if rows is None else {name: np.unique(np.asarray(rows, np.int64))}
+        self._shared.step({name: weight}, lambda: None, is_elastic(), touched)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradient and update the weight."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, Mapping
 
+import numpy as np
 from mxnet import gluon
 
 from byteps._async import check_arguments
@@ -13,7 +14,7 @@ from byteps._basics import Average, end_step, is_async, is_elastic
 from byteps._horovod import predivide_scales
 from byteps._names import unique_name
 
-from ._async import Shared, check_optimizer
+from ._async import Shared, check_optimizer, touched_rows
 from ._failures import wait_all
 from ._rows import clear, is_rows
 from .compression import Compression, sends_signs, take_momentum
@@ -198,11 +199,41 @@ class DistributedTrainer(gluon.Trainer):
         end_step(self)
 
     def _update_and_exchange(self, ignore_stale_grad):
-        copies = {unique_name("AsyncWeight", parameter): parameter.list_data() for parameter in self._trained()}
-        firsts = {name: arrays[0] for name, arrays in copies.items()}
-        self._shared.step(firsts, lambda: super(DistributedTrainer, self)._update(ignore_stale_grad), self._whole)
-        for arrays in copies.values():
-            spread(arrays)
+        trained = {unique_name("AsyncWeight", parameter): parameter for parameter in self._trained()}
+        touched = {
+            name: touched_rows(self._optimizer, parameter.list_data()[0], parameter.list_grad()[0])
+            for name, parameter in trained.items()
+        }
+        self._exchange(trained, lambda: super(DistributedTrainer, self)._update(ignore_stale_grad), touched)
+
+    def _exchange(self, named, update, touched):
+        """Make a step of named parameters by update(), and bring what they are then to all devices."""
+        touched = {name: rows for name, rows in touched.items() if rows is not None}
+        firsts = {name: parameter.list_data()[0] for name, parameter in named.items()}
+        self._shared.step(firsts, update, self._whole, touched)
+        for parameter in named.values():
+            spread(parameter.list_data())
+
+    def pull_rows(self, parameter: gluon.Parameter, rows: Any = None) -> None:
+        """Take from the servers what these rows of a parameter are now, such as those that the next batch needs.
+
+        Asynchronous training needs it, where only the rows of a sparse gradient travel: otherwise each row is as the
+        servers had it when this worker had a gradient of it last. To them it is a push of zeros, so that with
+        worker.staleness it counts.
+
+        Args:
+            parameter: one of this trainer's.
+            rows: their numbers, in any order. None: all.
+
+        Raises:
+            ValueError: training is not asynchronous.
+            LostError, Error: the servers could not be reached.
+        """
+        if self._shared is None:
+            raise ValueError("pull_rows() is for asynchronous training (worker.async, BYTEPS_ENABLE_ASYNC)")
+        name = unique_name("AsyncWeight", parameter)
+        rows = None if rows is None else np.unique(np.asarray(rows, np.int64))
+        self._exchange({name: parameter}, lambda: None, {name: rows})
 
     def _agree_what_is_fresh(self):
         """Mark as fresh, so that they are updated, the gradients that some worker has made in this step."""

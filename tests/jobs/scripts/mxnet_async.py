@@ -3,6 +3,7 @@
 
 import time
 
+import byteps
 import checks
 import mxnet as mx
 from mxnet import autograd, gluon
@@ -98,6 +99,76 @@ def check_nobody_waits():
     meet("the others have waited")
 
 
+ROWS, WIDTH = 4000, 16
+
+
+def table_and_step(optimizer, options):
+    net = gluon.nn.Embedding(ROWS, WIDTH, sparse_grad=True, weight_initializer=mx.init.Constant(bps.rank()))
+    net.initialize()
+    trainer = bps.DistributedTrainer(net.collect_params(), optimizer, {"learning_rate": RATE, **options})
+
+    def step(value, rows):
+        with autograd.record():
+            loss = (net(mx.nd.array(rows)) * value).sum()
+        loss.backward()
+        trainer.step(1)
+
+    return net.weight, step, trainer
+
+
+def pushed(step):
+    """Bytes that a step pushes."""
+    mx.nd.waitall()
+    before = byteps.metrics()["pushed_bytes"]
+    step()
+    mx.nd.waitall()
+    return byteps.metrics()["pushed_bytes"] - before
+
+
+def check_rows():
+    """Of a sparse gradient only its rows travel; the others are as rank 0 had them, until they are asked for."""
+    mine, last = bps.rank(), ROWS - 1
+    others = [rank for rank in range(bps.size()) if rank != mine]
+    for optimizer, options, travel in (
+        ("sgd", {}, 3),
+        ("sgd", {"momentum": 0.5, "wd": 0.1}, 3),
+        ("adam", {}, 3),
+        ("adam", {"lazy_update": False}, ROWS),
+        ("adagrad", {}, ROWS),
+    ):
+        weight, step, trainer = table_and_step(optimizer, options)
+        step(0, [0])
+        assert (weight.data().asnumpy() == 0).all(), "not those of rank 0"
+        meet("table begins")
+        for _ in range(STEPS):
+            sent = pushed(lambda: step(1, [mine, 7, mine, last]))  # noqa: B023
+            assert sent == travel * WIDTH * 4, (optimizer, options, sent)
+        meet("table ends")
+        if travel == 3:
+            assert (weight.data().asnumpy()[others] == 0).all(), "a row of others"
+        trainer.pull_rows(weight, [*others, 7, 7, last])
+        now = weight.data().asnumpy()
+        changed = now.any(1).nonzero()[0].tolist()
+        assert changed == [*range(bps.size()), 7, last], (optimizer, options, changed)
+        if optimizer == "sgd" and not options:
+            assert (now[:2] == -2 * RATE * STEPS).all() and (now[7] == -RATE * STEPS * bps.size()).all(), now[:8]
+        meet("table seen")
+
+
+def check_no_row_and_all():
+    weight, step, trainer = table_and_step("sgd", {})
+    step(0, [0])
+    meet("no row begins")
+    if bps.rank() == 0:
+        step(1, [5, 6])
+    meet("no row ends")
+    if bps.rank() != 0:
+        trainer.pull_rows(weight, [])
+        assert not weight.data().asnumpy().any()
+        trainer.pull_rows(weight)
+        assert (weight.data().asnumpy()[5:7] == -RATE).all()
+
+
 def check_optimizer():
     """As Module uses it."""
     updater = mx.optimizer.get_updater(bps.DistributedOptimizer(mx.optimizer.create("sgd", learning_rate=RATE)))
@@ -109,6 +180,21 @@ def check_optimizer():
     meet("optimizer ends")
     updater(0, mx.nd.zeros(3), weight)
     assert (weight.asnumpy() == all_changes()).all(), (weight, all_changes())
+
+
+def check_rows_of_optimizer():
+    optimizer = bps.DistributedOptimizer(mx.optimizer.create("sgd", learning_rate=RATE))
+    updater = mx.optimizer.get_updater(optimizer)
+    weight = mx.nd.zeros((ROWS, WIDTH))
+    gradient = mx.nd.sparse.row_sparse_array((mx.nd.ones((2, WIDTH)), [bps.rank(), 7]), (ROWS, WIDTH))
+    updater(0, gradient * 0, weight)
+    meet("rows begin")
+    assert pushed(lambda: updater(0, gradient, weight)) == 2 * WIDTH * 4
+    meet("rows end")
+    optimizer.pull_rows(0, weight)
+    now = weight.asnumpy()
+    assert (now[: bps.size()] == -RATE).all() and (now[7] == -RATE * bps.size()).all(), now[:8]
+    assert now.any(1).sum() == bps.size() + 1
 
 
 def check_refused():
