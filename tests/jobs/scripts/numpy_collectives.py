@@ -195,12 +195,16 @@ def check_differences():
         lambda: bps.reduce_scatter(mine.astype("int32") if odd else mine),
         lambda: bps.reduce(mine, op=bps.Min if odd else bps.Max),
         lambda: bps.reduce(mine, int(odd)),
+        lambda: bps.reduce_scatter(mine) if odd else bps.all_to_all(mine),
+        lambda: bps.push_pull(mine) if odd else bps.all_to_all(mine),
     ):
         error = checks.raised(byteps.MismatchError, call, "worker 1")
         texts = bps.all_gather(np.array([hash_of(str(error).partition("; shape #")[0])]), 1)
         assert len(set(texts)) == 1, error
         checks.raised(byteps.MismatchError, call, "worker 1")
     # Where others tell each other their sizes, one does what it likes.
+    call = (lambda: bps.reduce(mine)) if odd else (lambda: bps.all_gather(mine))
+    checks.raised(byteps.MismatchError, call, "worker 1")
     numbers = np.zeros(67, "int64")
     if odd:
         bps.all_gather(numbers, 67)
