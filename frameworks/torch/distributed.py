@@ -139,6 +139,18 @@ def _require_op(given):
     raise NotImplementedError(f"byteps has no {given}; there are SUM, AVG, MIN, MAX and PRODUCT")
 
 
+def _real(tensors):
+    """Return complex tensors, in lists or not, as views of real ones, which sums and moves are the same for."""
+    if isinstance(tensors, torch.Tensor):
+        return torch.view_as_real(tensors) if tensors.is_complex() else tensors
+    return [_real(each) for each in tensors]
+
+
+def _require_real(op, tensors):
+    if op not in (ReduceOp.Sum, ReduceOp.Average) and any(tensor.is_complex() for tensor in tensors):
+        raise ValueError(f"complex numbers have no {op.name.lower()}; there are SUM and AVG")
+
+
 class _Sides:
     """The memory of an operation, and what is copied back from it."""
 
@@ -147,12 +159,12 @@ class _Sides:
 
     def read(self, tensor):
         """Return a plain tensor in host memory with what is sent."""
-        host = tensor.detach().cpu()
+        host = _real(tensor.detach()).cpu()
         return host if _memory.is_plain(host) else _memory.plain_copy(host)
 
     def write(self, tensor):
         """Return one that a result goes to, which finish() copies, unless it is the caller's own."""
-        own = tensor.detach()
+        own = _real(tensor.detach())
         if own.is_cpu and _memory.is_plain(own):
             return own
         place = torch.empty(own.shape, dtype=own.dtype, device="cpu")
@@ -163,14 +175,15 @@ class _Sides:
         """Return one that is sent and that the result goes to."""
         place = self.write(tensor)
         if place.data_ptr() != tensor.data_ptr():
-            place.copy_(tensor.detach())
+            place.copy_(_real(tensor.detach()))
         return place
 
     def parts(self, tensors):
         """Return one that the results for some tensors go to, one after the other."""
+        tensors = _real([tensor.detach() for tensor in tensors])
         place = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=tensors[0].dtype, device="cpu")
         pieces = place.split([tensor.numel() for tensor in tensors])
-        self._copies += [(tensor.detach(), piece.view(tensor.shape)) for tensor, piece in zip(tensors, pieces)]
+        self._copies += [(tensor, piece.view(tensor.shape)) for tensor, piece in zip(tensors, pieces)]
         return place
 
     def finish(self):
@@ -179,12 +192,12 @@ class _Sides:
 
 
 def _joined(tensors):
-    return torch.cat([tensor.detach().reshape(-1).cpu() for tensor in tensors])
+    return torch.cat([_real(tensor.detach()).reshape(-1).cpu() for tensor in tensors])
 
 
 def _sizes(tensors):
     """Return the elements of each, where they are not all the same."""
-    sizes = tuple(tensor.numel() for tensor in tensors)
+    sizes = tuple(_real(tensor).numel() for tensor in tensors)
     return None if len(set(sizes)) == 1 else sizes
 
 
@@ -196,7 +209,7 @@ def _rows(tensor, splits, workers):
         return None
     if len(splits) != workers or sum(splits) != tensor.shape[0]:
         raise ValueError(f"the splits {list(splits)} do not add up to the first dimension, {tensor.shape[0]}")
-    row = tensor[0].numel() if tensor.shape[0] > 0 else 0
+    row = _real(tensor[0]).numel() if tensor.shape[0] > 0 else 0
     return tuple(split * row for split in splits)
 
 
@@ -264,6 +277,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
+        _require_real(op, tensors)
         if self.size() == 1:
             return self._over((), tensors)
         calls = [
@@ -273,6 +287,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         op, sides, root = _require_op(opts.reduceOp), _Sides(), opts.rootRank
+        _require_real(op, tensors)
         if self.size() == 1:
             return self._over((), tensors)
         calls = []
@@ -284,6 +299,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any = None) -> dist.Work:
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
+        _require_real(op, outputs)
         if self.size() == 1:
             return self._over([(outputs[0], inputs[0][0])], outputs)
         calls = [
@@ -297,6 +313,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
+        _require_real(op, outputs)
         if self.size() == 1:
             return self._over(list(zip(outputs, inputs)), outputs)
         calls = [
@@ -365,7 +382,7 @@ class ProcessGroup(dist.ProcessGroup):
         sides = _Sides()
         if self.size() == 1:
             return self._over([(outputs[0], inputs[0])], outputs)
-        counts = [tuple(tensor.numel() for tensor in tensors) for tensors in (inputs, outputs)]
+        counts = [tuple(tensor.numel() for tensor in _real(tensors)) for tensors in (inputs, outputs)]
         call = self._collective("all_to_all", _joined(inputs), sides.parts(outputs), counts)
         return self._start([call], outputs, sides)
 

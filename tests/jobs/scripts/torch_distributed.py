@@ -66,6 +66,12 @@ def operations():
         tensor = torch.full((3, 5), rank + 1, dtype=dtype)
         dist.all_reduce(tensor)
         assert tensor.eq(total).all()
+    tensor = torch.full((2, 2), complex(rank, 1))
+    dist.all_reduce(tensor)
+    assert tensor.eq(complex(total - size, size)).all()
+    whole = torch.empty(size, dtype=torch.complex64)
+    dist.all_gather_into_tensor(whole, torch.tensor([complex(rank, 2)]))
+    assert whole.tolist() == [complex(each, 2) for each in range(size)]
     tensor = torch.arange(12.0).reshape(3, 4).t() * (rank + 1)  # not contiguous
     work = dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True)
     assert work.wait() and work.is_completed()
