@@ -10,6 +10,7 @@ from __future__ import annotations
 import concurrent.futures
 import datetime
 import os
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -474,4 +475,30 @@ def _create(store, rank, size, timeout):
     return ProcessGroup(rank, size)
 
 
+def _own_address():
+    """Return the address of this host that the way to the scheduler begins at."""
+    host, _, port = _bps.conf("cluster.scheduler").rpartition(":")
+    if not host:
+        return "127.0.0.1"  # a job of one process
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((host.strip("[]"), int(port)))
+        return way.getsockname()[0]
+
+
+def _meet(url, timeout=datetime.timedelta(minutes=5), **_):
+    """Return store, rank and size of the job that there is: by ``byteps run`` processes have no RANK for env://."""
+    del url
+    _basics.init()
+    rank, size, place = _basics.rank(), _basics.size(), bytearray(64)
+    store = dist.TCPStore(_own_address(), 0, size, True, timeout, wait_for_workers=False) if rank == 0 else None
+    if store is not None:
+        text = f"{store.port} {store.host}".encode()
+        place[: len(text)] = text
+    memory = torch.tensor(list(place), dtype=torch.uint8)
+    Handle(start(_bps.broadcast, _memory.memory(memory), None, None, 0, 0), None).wait()
+    port, host = bytes(memory.tolist()).rstrip(b"\0").decode().split()
+    yield store or dist.TCPStore(host, int(port), size, False, timeout), rank, size
+
+
+dist.register_rendezvous_handler(NAME, _meet)
 dist.Backend.register_backend(NAME, _create, devices=["cpu", "cuda"])

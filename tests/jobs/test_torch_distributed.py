@@ -28,6 +28,12 @@ class Distributed(unittest.TestCase):
     def test_a_store_alone(self):
         self.assertEqual(self.run_python(SCRIPT, "spawn"), 1)
 
+    def test_byteps_run(self):
+        command = [harness.python(), SCRIPT, "operations", "byteps://"]
+        result = harness.run(command, workers=3, servers=1, env={"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual(result.lines("worker 2"), ["fine"], result)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -236,7 +236,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as where:
             mp.spawn(spawned, (3, os.path.join(where, "store")), 3)
     else:
-        dist.init_process_group("byteps")
+        dist.init_process_group("byteps", init_method=sys.argv[2] if len(sys.argv) > 2 else None)
         globals()[sys.argv[1]]()
         dist.destroy_process_group()
     print("fine")
