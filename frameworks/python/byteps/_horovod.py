@@ -55,9 +55,10 @@ def refuse_process_set(process_set: object) -> None:
 
 
 _PARTS = "there are no process sets: every operation is of all workers"
-_GATHER = "push_pull an array that has room for all and zeros but for this worker's part; the sum is all parts"
-_SCATTER = "push_pull, and take this worker's part of the result"
-_EXCHANGE = "push_pull an array that has room for all and zeros but for what this worker sends"
+_HOST = "of byteps.torch and byteps.numpy, which autograd does not see"
+_GATHER = f"all_gather() {_HOST}; or push_pull an array that has zeros but for this worker's part; the sum is all parts"
+_SCATTER = f"reduce_scatter() {_HOST}; or push_pull, and take this worker's part of the result"
+_EXCHANGE = f"all_to_all() {_HOST}; or push_pull an array that has zeros but for what this worker sends"
 _TIMELINE = "the configuration says from the start that there is one: trace.file, trace.from and trace.to"
 _ABSENT = {
     "ProcessSet": _PARTS,
