@@ -128,7 +128,7 @@ static void choose_factors(struct bps_round *round)
 /* One worker sends it to one other. */
 static bool is_pair(const struct bps_sum *sum, const struct bps_roles *roles)
 {
-    return roles->from < sum->config.workers && roles->to < sum->config.workers;
+    return roles->from < sum->config.workers && roles->to < sum->config.workers && roles->from != roles->to;
 }
 
 /* Those who take part: in what goes from one worker to another these two. */

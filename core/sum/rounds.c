@@ -113,9 +113,9 @@ static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struc
         (bps_aggregates(sum) && (c->for_group || spec->coding != NULL || spec->row > 0))) {
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }
-    if (spec->kind > BPS_KIND_BROADCAST && (c->for_group || spec->roles.from == spec->roles.to) &&
-        spec->roles.from != BPS_EVERYBODY) {
-        return false; /* blocks are sent one by one, to others */
+    bool blocks = spec->kind > BPS_KIND_BROADCAST, moves = !bps_sums(&spec->roles);
+    if (blocks ? moves && (c->for_group || spec->roles.from == spec->roles.to) : spec->roles.to != BPS_EVERYBODY) {
+        return false; /* blocks alone have one who gets them, and are sent one by one, to others */
     }
     bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
     return rounds_fits(sum, !brings, c);

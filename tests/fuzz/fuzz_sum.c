@@ -415,21 +415,21 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
         .dtype = step[1] & 2   ? BPS_FLOAT16
                  : step[1] & 4 ? step[2] % (BPS_DTYPES + 1)
                                : BPS_UINT8,
-        .op = step[2] >> 4,
+        .op = (uint8_t)(step[8] >> 5 > 1 ? step[8] >> 5 << 3 | (step[2] >> 4 & 7) : step[2] >> 4),
         .epoch = 1,
         .tensor = step[3] & 4 ? BPS_ID_UNNAMED | (step[3] & 3) : step[3] & 3,
         .bytes = (uint64_t)step[4] << (step[3] >> 4),
-        .partition = step[5] & 15,
+        .partition = (step[5] & 15) | ((step[5] & 0x40) != 0 ? BPS_BLOCKS : 0),
         .round = step[6] & 7,
         .offset = (step[7] & 7) * SLICE + (step[7] >> 6),
-        .root = step[8] & 3,
+        .root = (step[8] & 3) | (step[8] >> 2 & 7u) << 16,
         .length = step[9],
         .prescale = step[10] & 32 ? -1.0 : 1.0,
         .postscale = step[10] & 1 ? 0.5 : 1.0,
         .coding = step[10] >> 1 & 3,
         .priority = step[11],
     };
-    out->size = bps_partition_bytes(out->bytes, PARTITION, out->partition) - (step[7] >> 4 & 2);
+    out->size = bps_partition_bytes(out->bytes, PARTITION, step[5] & 15) - (step[7] >> 4 & 2);
     if ((step[10] & 0x40) != 0) {
         out->flags |= BPS_FLAG_ROWS;
         out->slice = 4u << (step[10] >> 7);
