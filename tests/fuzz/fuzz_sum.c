@@ -378,7 +378,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
         return true;
     }
     engine.at[rank] = 0;
-    if ((header->flags & BPS_FLAG_ROWS) != 0 && header->coding == 0) {
+    if ((header->flags & BPS_FLAG_ROWS) != 0 && header->coding == 0 && header->slice > 0) {
         make_rows(rank, header);
     } else {
         memcpy(engine.sent[rank], payload, sizeof payload);

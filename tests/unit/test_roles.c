@@ -230,6 +230,8 @@ START_TEST(test_one_sends_to_another)
     ck_assert_uint_eq(got[1].failures + got[SECOND].failures + got[FIRST].slices, 0);
     c.spec.roles.to = c.spec.roles.from;
     ck_assert_int_eq(bps_sum_push(sum, SECOND, &c, &cursor), BPS_ERR_PROTOCOL);
+    c.spec.kind = BPS_KIND_BROADCAST; /* which all get */
+    ck_assert_int_eq(bps_sum_push(sum, SECOND, &c, &cursor), BPS_ERR_PROTOCOL);
 }
 END_TEST
 
