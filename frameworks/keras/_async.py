@@ -15,7 +15,29 @@ class Asynchronous:
     def apply(self, grads, trainable_variables=None):
         """Apply the gradients of this worker, and meet the weights that all workers change."""
         known = self._trainable_variables if trainable_variables is None else list(trainable_variables)
-        return self._byteps.shared.step(known, lambda: super(Asynchronous, self).apply(grads, trainable_variables))
+        grads = list(grads)
+        sparse = [grad if _leaves_other_rows(self, variable) else None for grad, variable in zip(grads, known)]
+        return self._byteps.shared.step(
+            known, lambda: super(Asynchronous, self).apply(grads, trainable_variables), sparse
+        )
+
+    def pull_rows(self, variable, rows=None):
+        """Take from the servers what these rows of a weight are now, such as those that the next batch needs, or all.
+
+        Otherwise each row is as the servers had it when this worker had a gradient of it last; at the end of fit() the
+        callbacks of byteps.keras take all. To the servers it is a push of zeros, so that with worker.staleness it
+        counts.
+        """
+        self._byteps.shared.pull(variable, rows)
+
+
+def _leaves_other_rows(optimizer, variable):
+    """Return whether a step changes no row of a weight that a sparse gradient lacks."""
+    kind = type(optimizer).__bases__[1]
+    if kind is not keras.optimizers.Adagrad and (kind is not keras.optimizers.SGD or optimizer.momentum != 0):
+        return False
+    others = optimizer.weight_decay, optimizer.use_ema, optimizer.gradient_accumulation_steps, variable.constraint
+    return not any(others)
 
 
 class Exchange:
@@ -36,7 +58,8 @@ class Exchange:
             self.shared.forget()
 
     def end_fit(self, model):
-        """Note what the weights are."""
+        """Take the rows that have not travelled, and note what the weights are."""
+        self.shared.refresh()
         self._left = _digest(model)
 
 

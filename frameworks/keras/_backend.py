@@ -5,8 +5,9 @@ reduce(how, names, gradients, learning_rate) returns the reduced gradients. They
 being compiled; all are in flight at once. What it needs of the arguments of an optimizer is in `how`, see
 optimizer.Reduction.
 
-Shared has what the servers keep in asynchronous training: step(variables, update) makes a step by update(), pushes what
-it has changed of the variables, and makes of them what the servers answer.
+Shared has what the servers keep in asynchronous training: step(variables, update, gradients) makes a step by update(),
+pushes what it has changed of the variables, and makes of them what the servers answer; of one whose gradient is given,
+and is sparse, only rows may travel. pull(variable, rows) and refresh() take the others.
 """
 
 import contextlib

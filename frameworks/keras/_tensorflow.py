@@ -25,10 +25,11 @@ def reduce(how, names, gradients, learning_rate):
 class Shared(_async.Shared):
     """The weights of an optimizer as the servers keep them."""
 
-    def step(self, variables, update):
-        """Make a step of one replica."""
+    def step(self, variables, update, gradients=(), touched=None):
+        """Make a step of one replica. Of a gradient that is given and sparse only the rows travel."""
         _refuse_replicas()
-        return super().step(variables, update)
+        sparse = {i: one.indices for i, one in enumerate(gradients) if isinstance(one, tf.IndexedSlices)}
+        return super().step(variables, update, touched=touched or sparse)
 
 
 def _refuse_replicas():

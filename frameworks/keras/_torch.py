@@ -49,9 +49,18 @@ class Shared:
         """Have the next step set the servers' weights anew; all workers must do so."""
         self._lists.clear()
 
+    def refresh(self):
+        """Do nothing: all rows travel, as Keras makes gradients dense here."""
+
+    def pull(self, variable, rows=None):
+        """Take what a weight is now; all rows, as in a step."""
+        del rows
+        self.step([variable], lambda: None)
+
     @torch.compiler.disable
-    def step(self, variables, update):
+    def step(self, variables, update, gradients=()):
         """Return what update() returns, which makes a step."""
+        del gradients
         parameters = [variable.value for variable in variables]
         key = tuple(map(id, parameters))
         if key not in self._lists:

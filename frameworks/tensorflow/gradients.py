@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 Optimizer = TypeVar("Optimizer")  # of whatever class
 
 _OLD = tf.compat.v1.train.Optimizer
+_LEAVE_OTHER_ROWS = {  # they change no row that IndexedSlices lack; their subclasses may
+    tf.compat.v1.train.GradientDescentOptimizer,
+    tf.compat.v1.train.MomentumOptimizer,
+    tf.compat.v1.train.AdagradOptimizer,
+    tf.compat.v1.train.RMSPropOptimizer,
+}
 
 
 class Reduction(typing.NamedTuple):
@@ -292,7 +298,20 @@ class _AsynchronousOptimizer(_DistributedOptimizer):
             return super(_AsynchronousOptimizer, self).apply_gradients(pairs, *args, **keywords)
 
         inputs = [gradient for gradient, _ in pairs if gradient is not None]
-        return self._shared.step([variable for _, variable in pairs], apply, inputs)
+        touched = {
+            i: gradient.indices
+            for i, (gradient, _) in enumerate(pairs)
+            if isinstance(gradient, tf.IndexedSlices) and type(self._optimizer) in _LEAVE_OTHER_ROWS
+        }
+        return self._shared.step([variable for _, variable in pairs], apply, inputs, touched)
+
+    def pull_rows(self, variable, rows=None):
+        """Take from the servers what these rows of a variable are now, or all; return an operation, eagerly None.
+
+        Otherwise each row is as the servers had it when this worker had a gradient of it last. To them it is a push of
+        zeros, so that with worker.staleness it counts.
+        """
+        return self._shared.pull(variable, rows)
 
 
 def DistributedOptimizer(

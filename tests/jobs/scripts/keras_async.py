@@ -5,6 +5,7 @@ import os
 import tempfile
 import time
 
+import byteps
 import checks
 import keras
 import numpy as np
@@ -168,6 +169,53 @@ def check_loop():
     meet("loop ends")
     optimizer.apply([keras.ops.zeros((3,))], [variable])
     assert (keras.ops.convert_to_numpy(variable) == all_changes()).all(), variable
+
+
+def check_rows():
+    """On TensorFlow only the rows of an embedding travel that a step changes; fit() ends with all."""
+    rows, width, mine = 4000, 16, bps.rank()
+    constraint = {"embeddings_constraint": "non_neg"}
+    for optimizer, options, travels in (
+        (keras.optimizers.SGD(RATE), {}, 2),
+        (keras.optimizers.Adagrad(RATE), {}, 2),
+        (keras.optimizers.Adam(RATE), {}, rows),
+        (keras.optimizers.SGD(RATE, momentum=0.5), {}, rows),
+        (keras.optimizers.SGD(RATE), constraint, rows),
+    ):
+        table = keras.layers.Embedding(rows, width, embeddings_initializer="ones", **options)
+        model = keras.Sequential([keras.Input((3,)), table])
+        compiled(model, optimizer)
+        callbacks = [bps.callbacks.BroadcastGlobalVariablesCallback(0)]
+        inputs = np.full((1, 3), 7)
+        inputs[0, :2] = mine
+        model.fit(inputs, inputs, verbose=0, epochs=2, callbacks=callbacks)
+        meet("rows have trained")
+        inputs[:] = 7
+        model.fit(inputs, inputs, verbose=0, callbacks=callbacks)
+        assert (weights(model)[0][: bps.size()] != 1).any(1).all(), "rows of others are not there when fit() ends"
+        before = byteps.metrics()["pushed_bytes"]
+        model.optimizer.apply([tf_rows([mine, 7, mine], rows, width)], model.trainable_variables)
+        sent = byteps.metrics()["pushed_bytes"] - before
+        assert sent == width * 4 * (travels if keras.backend.backend() == "tensorflow" else rows), (optimizer, sent)
+        meet("rows have changed")
+        model.optimizer.pull_rows(table.embeddings)
+        now = weights(model)[0]
+        changed = (now != 1).any(1).nonzero()[0].tolist()
+        assert changed == [*range(bps.size()), 7], (optimizer, changed)
+        if travels == 2 and type(optimizer) is keras.optimizers.SGD:
+            assert (now[:2] == 1 - 2 * 3 * RATE).all() and (now[7] == 1 - bps.size() * 6 * RATE).all(), now[:8]
+        meet("rows have been seen")
+
+
+def tf_rows(indices, rows, width):
+    """The gradient of a sum of some rows of a table."""
+    if keras.backend.backend() != "tensorflow":
+        dense = np.zeros((rows, width), "float32")
+        np.add.at(dense, indices, 1)
+        return keras.ops.convert_to_tensor(dense)
+    import tensorflow as tf
+
+    return tf.IndexedSlices(tf.ones((len(indices), width)), tf.constant(indices), tf.constant((rows, width)))
 
 
 def check_refused():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer of TensorFlow 1 with BYTEPS_ENABLE_ASYNC: in sessions, eagerly and in tf.function."""
 
+import byteps
 import checks
 import tensorflow as tf
 
@@ -74,6 +75,96 @@ def check_eager():
 
 def check_function():
     eager_or_not(tf.function)
+
+
+TABLE = [4000, 16]
+
+
+def pushed(step):
+    """Bytes that a step pushes."""
+    before = byteps.metrics()["pushed_bytes"]
+    step()
+    return byteps.metrics()["pushed_bytes"] - before
+
+
+def table_and_step(kind, options, wrap):
+    table = tf.Variable(tf.fill(TABLE, float(bps.rank())))
+    optimizer = bps.DistributedOptimizer(kind(RATE, **options))
+
+    def step(scale, rows):
+        with tf.GradientTape() as tape:
+            loss = tf.cast(scale, tf.float32) * tf.reduce_sum(tf.nn.embedding_lookup(table, rows))
+        optimizer.apply_gradients(zip(tape.gradient(loss, [table]), [table]))
+
+    return table, wrap(step), optimizer.pull_rows
+
+
+def table_and_step_of_session(session):
+    """The same, and the table is what reads it."""
+    table = v1.Variable(tf.fill(TABLE, float(bps.rank())), use_resource=True)
+    scale, rows = v1.placeholder(tf.float32, []), v1.placeholder(tf.int32, [None])
+    optimizer = bps.DistributedOptimizer(v1.train.GradientDescentOptimizer(RATE))
+    step = optimizer.minimize(scale * tf.reduce_sum(tf.nn.embedding_lookup(table, rows)))
+    pull = optimizer.pull_rows(table)
+    session.run(v1.global_variables_initializer())
+    value = table.read_value()
+
+    class Table:
+        def numpy(self):
+            return session.run(value)
+
+    return (
+        Table(),
+        lambda factor, these: session.run(step, {scale: factor, rows: these}),
+        lambda table: session.run(pull),
+    )
+
+
+def rows_travel(table, step, pull, exact=True, all_travel=False):
+    """Of a sparse gradient only its rows travel; the others are as rank 0 had them, until they are asked for."""
+    mine, last = bps.rank(), TABLE[0] - 1
+    step(0.0, [0])
+    assert (table.numpy() == 0).all(), "not those of rank 0"
+    bps.barrier()
+    for _ in range(STEPS):
+        sent = pushed(lambda: step(1.0, [mine, 7, mine, last]))
+        assert sent == (TABLE[0] if all_travel else 3) * TABLE[1] * 4, sent
+    bps.barrier()
+    others = [rank for rank in range(bps.size()) if rank != mine]
+    if not all_travel:
+        assert (table.numpy()[others] == 0).all(), table.numpy()[others]
+    pull(table)
+    changed = table.numpy().any(1).nonzero()[0].tolist()
+    assert changed == [*range(bps.size()), 7, last], changed
+    if exact:
+        assert (table.numpy()[[0, 1]] == 2 * CHANGE).all(), table.numpy()[:2]
+        assert (table.numpy()[[7, last]] == bps.size() * CHANGE).all(), table.numpy()[7]
+    bps.barrier()
+
+
+def check_rows():
+    train = v1.train
+    for wrap in (lambda function: function, tf.function(reduce_retracing=True)):
+        rows_travel(*table_and_step(train.GradientDescentOptimizer, {}, wrap))
+    for kind, options in ((train.AdagradOptimizer, {}), (train.RMSPropOptimizer, {"momentum": 0.5})):
+        rows_travel(*table_and_step(kind, options, tf.function), exact=False)
+    rows_travel(*table_and_step(train.MomentumOptimizer, {"momentum": 0.5}, tf.function), exact=False)
+    rows_travel(*table_and_step(train.AdamOptimizer, {}, tf.function), exact=False, all_travel=True)
+    with tf.Graph().as_default(), v1.Session() as session:
+        rows_travel(*table_and_step_of_session(session))
+
+
+def check_pull_rows():
+    """Those that are asked for, and no others."""
+    table, step, pull = table_and_step(v1.train.GradientDescentOptimizer, {}, tf.function)
+    step(0.0, [0])
+    meet("pull begins")
+    if bps.rank() == 0:
+        step(1.0, [5, 6])
+    meet("pull ends")
+    if bps.rank() != 0:
+        assert pushed(lambda: pull(table, [6, 6])) == TABLE[1] * 4
+        assert (table.numpy()[6] == -RATE).all() and not table.numpy()[5].any(), table.numpy()[:8]
 
 
 def check_embedding():
