@@ -179,21 +179,35 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+/* Of how many blocks this worker may have a part, and which the i-th of these is: one may come twice. */
+static uint32_t few_blocks(const struct bps_operation *operation)
+{
+    uint32_t n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
+    return blocks > n ? 2 * n : blocks;
+}
+
+static uint32_t few_block(const struct bps_operation *operation, uint32_t rank, uint32_t i)
+{
+    uint32_t n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
+    return blocks <= n ? i : i < n ? rank * n + i : (i - n) * n + rank;
+}
+
 bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
 {
-    uint32_t blocks = bps_blocks_count(&tensor->operation), n = 1;
+    const struct bps_operation *operation = &tensor->operation;
+    uint32_t rank = tensor->worker->job.rank, blocks = few_blocks(operation), n = 1;
     for (uint32_t i = 0; i < blocks; i++) {
-        n += cut(tensor, i, NULL);
+        n += cut(tensor, few_block(operation, rank, i), NULL);
     }
     tensor->task = calloc(n, sizeof *tensor->task);
     if (tensor->task == NULL) {
         return BPS_ERR_NOMEM;
     }
     tensor->tasks = n;
-    tensor->task[0] = (struct bps_task){.tensor = tensor, .roles = tensor->operation.roles};
+    tensor->task[0] = (struct bps_task){.tensor = tensor, .roles = operation->roles};
     n = 1;
     for (uint32_t i = 0; i < blocks; i++) {
-        n += cut(tensor, i, &tensor->task[n]);
+        n += cut(tensor, few_block(operation, rank, i), &tensor->task[n]);
     }
     bps_assert(n == tensor->tasks);
     qsort(tensor->task, n, sizeof *tensor->task, by_number); /* all blocks begin at once; and notice.c looks for one */
