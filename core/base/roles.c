@@ -35,47 +35,6 @@ struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint
     return (struct bps_roles){party_rank(kind->from, root, block, n), party_rank(kind->to, root, block, n)};
 }
 
-#define OP_BITS   3u
-#define RANK_BITS 16u
-#define LAST_RANK 0xfffeu
-
-uint8_t bps_op_write(uint32_t kind, uint32_t op)
-{
-    bps_assert(kind < BPS_KINDS && op < BPS_WIRE_OPS);
-    return (uint8_t)(kind > BPS_KIND_BROADCAST ? kind << OP_BITS | op : op);
-}
-
-bool bps_op_read(uint8_t wire, uint8_t *kind, uint8_t *op)
-{
-    *kind = wire >> OP_BITS;
-    *op = wire & ((1u << OP_BITS) - 1);
-    if (*kind == 0 && *op == BPS_WIRE_BROADCAST) {
-        *kind = BPS_KIND_BROADCAST;
-    } else if (*kind == BPS_KIND_BROADCAST) {
-        return false;
-    }
-    return *kind < BPS_KINDS && *op < BPS_WIRE_OPS;
-}
-
-/* One that is too large for any job stays so. */
-static uint32_t narrowed(uint32_t rank)
-{
-    return rank < LAST_RANK ? rank : LAST_RANK;
-}
-
-uint32_t bps_roles_write(const struct bps_roles *roles)
-{
-    uint32_t from = roles->from == BPS_EVERYBODY ? 0 : narrowed(roles->from);
-    uint32_t to = roles->to == BPS_EVERYBODY ? 0 : narrowed(roles->to) + 1;
-    return to << RANK_BITS | from;
-}
-
-struct bps_roles bps_roles_read(uint8_t op, uint32_t root)
-{
-    uint32_t from = root & ((1u << RANK_BITS) - 1), to = root >> RANK_BITS;
-    return (struct bps_roles){op == BPS_WIRE_BROADCAST ? from : BPS_EVERYBODY, to == 0 ? BPS_EVERYBODY : to - 1};
-}
-
 const char *bps_operation_name(uint32_t kind, uint32_t op)
 {
     return kind == BPS_KIND_PUSH_PULL ? bps_op_name(op) : bps_kinds[kind].name;

@@ -89,11 +89,41 @@ struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint
  * On the wire the byte `op` has the kind and the reduction, or that bytes are moved, and `root` has the roles: who
  * brings it in its lower half, and in its upper one who gets it, counted from 1; 0: everybody does.
  */
-uint8_t bps_op_write(uint32_t kind, uint32_t op);
+#define BPS_OP_BITS   3u
+#define BPS_RANK_BITS 16u
+#define BPS_LAST_RANK 0xfffeu /* and one that is larger, and so of no job, stays one */
+
+static inline uint8_t bps_op_write(uint32_t kind, uint32_t op)
+{
+    return (uint8_t)(kind > BPS_KIND_BROADCAST ? kind << BPS_OP_BITS | op : op);
+}
+
 /* False: there is no such operation. */
-bool bps_op_read(uint8_t wire, uint8_t *kind, uint8_t *op);
-uint32_t bps_roles_write(const struct bps_roles *roles);
-struct bps_roles bps_roles_read(uint8_t op, uint32_t root);
+static inline bool bps_op_read(uint8_t wire, uint8_t *kind, uint8_t *op)
+{
+    if (wire < BPS_WIRE_OPS) {
+        *kind = wire == BPS_WIRE_BROADCAST ? BPS_KIND_BROADCAST : BPS_KIND_PUSH_PULL;
+        *op = wire;
+        return true;
+    }
+    *kind = wire >> BPS_OP_BITS;
+    *op = wire & ((1u << BPS_OP_BITS) - 1);
+    return *kind > BPS_KIND_BROADCAST && *kind < BPS_KINDS && *op < BPS_WIRE_OPS;
+}
+
+static inline uint32_t bps_roles_write(const struct bps_roles *roles)
+{
+    uint32_t from = roles->from < BPS_LAST_RANK ? roles->from : roles->from == BPS_EVERYBODY ? 0 : BPS_LAST_RANK;
+    uint32_t to = roles->to < BPS_LAST_RANK ? roles->to + 1 : roles->to == BPS_EVERYBODY ? 0 : BPS_LAST_RANK + 1;
+    return to << BPS_RANK_BITS | from;
+}
+
+static inline struct bps_roles bps_roles_read(uint8_t op, uint32_t root)
+{
+    uint32_t from = root & ((1u << BPS_RANK_BITS) - 1), to = root >> BPS_RANK_BITS;
+    return (struct bps_roles){op == BPS_WIRE_BROADCAST ? from : BPS_EVERYBODY, to == 0 ? BPS_EVERYBODY : to - 1};
+}
+
 /* "sum", "broadcast", "reduce". */
 const char *bps_operation_name(uint32_t kind, uint32_t op);
 /* "sum", "broadcast", "reduce by sum". */

@@ -75,10 +75,6 @@ bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_worker *w
 {
     const struct bps_kind *kind = &bps_kinds[call->kind];
     uint32_t n = worker->job.size;
-    *blocks = (struct bps_blocks){.ranks = 0};
-    if (!bps_call_has_blocks(call)) {
-        return BPS_OK;
-    }
     uint64_t *at = calloc(2 * ((size_t)n + 1), sizeof *at);
     if (at == NULL) {
         return BPS_ERR_NOMEM;

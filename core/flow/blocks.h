@@ -35,8 +35,9 @@ struct bps_call {
     bool barrier;
     /* Of blocks: elements of each. NULL: of the one that it has */
     const uint64_t *in_counts, *out_counts;
-    uint64_t in_count, out_count; /* elements of a block, where its counts are NULL */
-    int64_t shape[2];             /* for the request to point to */
+    uint64_t in_count, out_count;  /* elements of a block, where its counts are NULL */
+    int64_t shape[2];              /* for the request to point to */
+    struct bps_push_pull *request; /* what its blocks complete */
 };
 
 static inline bool bps_call_has_blocks(const struct bps_call *call)
@@ -47,7 +48,7 @@ static inline bool bps_call_has_blocks(const struct bps_call *call)
 /* Refuses what no worker can do. The request's count becomes that of all blocks of its input, or of its output. */
 bps_status bps_blocks_check(const struct bps_worker *worker, const struct bps_call *call, struct bps_push_pull *request,
                             struct bps_report *report);
-/* Nothing, if the call has none. BPS_ERR_NOMEM. */
+/* BPS_ERR_NOMEM. */
 bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_worker *worker, const struct bps_call *call,
                            uint32_t dtype);
 void bps_blocks_fini(struct bps_blocks *blocks);

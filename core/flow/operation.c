@@ -48,10 +48,10 @@ static bps_status operation_check_request(const struct bps_worker *worker, const
         BPS_REPORT(report, "%u is not an operation", r->op);
         return BPS_ERR_INVALID;
     }
-    bool sums = bps_kinds[call->kind].from == BPS_PARTY_ALL;
+    bool sums = op < BPS_OPS;
     if (r->rows != NULL) {
         status = bps_sparse_check(worker, r, op, report);
-    } else if (!bps_call_has_blocks(call) && r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
+    } else if (r->count > 0 && (r->out == NULL || (r->in == NULL && sums)) && !bps_call_has_blocks(call)) {
         BPS_REPORT(report, "in or out is NULL");
         status = BPS_ERR_INVALID;
     }
@@ -204,19 +204,22 @@ uint64_t bps_operation_pushed(void)
 }
 
 /* Of an operation of blocks those by which all agree: its root is one of those who contribute. */
-static struct bps_roles roles_of(const struct bps_call *call)
+static inline struct bps_roles roles_of(const struct bps_call *call)
 {
+    if (call->kind == BPS_KIND_PUSH_PULL) {
+        return (struct bps_roles){BPS_EVERYBODY, BPS_EVERYBODY};
+    }
     const struct bps_kind *kind = &bps_kinds[call->kind];
     bool roots = kind->from == BPS_PARTY_ROOT || kind->to == BPS_PARTY_ROOT;
-    return bps_call_has_blocks(call) ? (struct bps_roles){BPS_EVERYBODY, roots ? call->root : BPS_EVERYBODY}
-                                     : bps_kind_roles(kind, call->root, 0, 1);
+    uint32_t root = roots ? call->root : BPS_EVERYBODY;
+    return bps_call_has_blocks(call) ? (struct bps_roles){BPS_EVERYBODY, root}
+                                     : (struct bps_roles){root, BPS_EVERYBODY};
 }
 
 /* Fills in the operation of the request's tensor, ready to be posted. */
 static bps_status operation_prepare(struct bps_worker *worker, const struct bps_push_pull *request,
                                     const struct bps_call *call, struct bps_operation **out, struct bps_report *report)
 {
-    struct bps_blocks blocks;
     struct bps_tensor_entry *tensor;
     struct bps_mark *mark = NULL;
     bool on_device = request->device.type != BPS_DEVICE_HOST && request->count > 0;
@@ -229,19 +232,16 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         status = worker->memory_ops->mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
-        status = bps_blocks_init(&blocks, worker, call, request->dtype);
-    }
-    if (status == BPS_OK && (status = take_tensor(worker, request, call->barrier, &tensor, report)) != BPS_OK) {
-        bps_blocks_fini(&blocks);
+        status = take_tensor(worker, request, call->barrier, &tensor, report);
     }
     if (status != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
-    if (bps_named_reform(&tensor->named, request) != BPS_OK || bps_sparse_begin(request) != BPS_OK) {
+    if (bps_named_reform(&tensor->named, request) != BPS_OK || bps_sparse_begin(request) != BPS_OK ||
+        (bps_call_has_blocks(call) && bps_blocks_init(&operation->blocks, worker, call, request->dtype) != BPS_OK)) {
         worker->memory_ops->release(worker, &mark);
-        bps_blocks_fini(&blocks);
         operation_release(tensor);
         return BPS_ERR_NOMEM;
     }
@@ -250,7 +250,6 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
     operation->op = call->op;
     operation->kind = call->kind;
     operation->root = call->root;
-    operation->blocks = blocks;
     operation->roles = roles_of(call);
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
@@ -420,7 +419,9 @@ void bps_operation_end(struct bps_operation *operation)
     bps_view_put(operation->view);
     operation->view = NULL;
     bps_written_give(operation);
-    bps_blocks_fini(&operation->blocks);
+    if (operation->blocks.ranks > 0) {
+        bps_blocks_fini(&operation->blocks);
+    }
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);
     }

@@ -346,9 +346,12 @@ static inline void task_reset(struct bps_task *task)
 /* Of an operation of blocks the first partition is the last one: where it fails at once, so must the others. */
 static inline void task_start(struct bps_tensor_entry *tensor)
 {
-    uint32_t through = 0, first = tensor->operation.blocks.ranks > 0 ? 1 : 0;
-    for (uint32_t i = first; i < tensor->tasks + first; i++) {
-        through += task_advance(&tensor->task[i < tensor->tasks ? i : 0]);
+    uint32_t through = 0;
+    for (uint32_t i = tensor->blocks ? 1 : 0; i < tensor->tasks; i++) {
+        through += task_advance(&tensor->task[i]);
+    }
+    if (tensor->blocks) {
+        through += task_advance(&tensor->task[0]);
     }
     count_ended(&tensor->operation, through);
 }

@@ -36,10 +36,10 @@ bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contrib
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     bool known = h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round <= BPS_ID_NUMBER);
     known = bps_op_read(h->op, &out->spec.kind, &out->spec.op) && known;
-    bool rows = (h->flags & BPS_FLAG_ROWS) != 0 && h->coding == 0;
-    bool keeps = (h->flags & BPS_FLAG_KEEPS) != 0; /* such values are cut as others */
-    out->spec.roles = bps_roles_read(out->spec.op, rows && keeps ? 0 : h->root);
-    if (rows) {
+    out->spec.roles = bps_roles_read(out->spec.op, h->root);
+    if ((h->flags & BPS_FLAG_ROWS) != 0 && h->coding == 0) {
+        bool keeps = (h->flags & BPS_FLAG_KEEPS) != 0; /* such values are cut as others, and have no roles */
+        out->spec.roles = bps_roles_read(out->spec.op, keeps ? 0 : h->root);
         out->spec.row = keeps ? h->root : h->slice;
         out->slice = keeps ? h->slice : 0;
     }

@@ -116,7 +116,7 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_grou
         i = for_group ? mate[i] : rank;
     } while (i != rank);
     do {
-        round->joined += bps_ranks_has(round->ranks, i) && !bps_bit(round->joined_bits, i);
+        round->joined += !bps_bit(round->joined_bits, i) && (i == rank || bps_ranks_has(round->ranks, i));
         bps_set_bit(round->joined_bits, i);
         i = for_group ? mate[i] : rank;
     } while (i != rank);

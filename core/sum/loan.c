@@ -11,9 +11,10 @@
 
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
 {
-    bps_assert(bps_ranks_has(slice->round->ranks, rank));
     const struct bps_round *round = slice->round;
-    return round->policy->apart ? bps_parts(slice)[bps_ranks_slot(round->ranks, rank)].loan : NULL;
+    uint32_t slot = bps_ranks_slot(round->ranks, rank);
+    bps_assert(slot < round->ranks->n);
+    return round->policy->apart ? bps_parts(slice)[slot].loan : NULL;
 }
 
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch)

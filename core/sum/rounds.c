@@ -47,7 +47,8 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
         bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
         return BPS_OK;
     }
-    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
+    bool opens = round->opener == rank; /* so it is what the others are compared with */
+    status = opens || bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
     if (status == BPS_OK && round->odds > 0 && bps_round_ended_early(round)) {
         refuse_odd(round, rank);
     } else if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
@@ -105,6 +106,14 @@ static bool rounds_has(const struct bps_sum *sum, const struct bps_round_id *id,
     return bps_is_partition(bytes, sum->config.partition, number, size);
 }
 
+/* Whether it is one of blocks, which alone have one who gets them; they are sent one by one, to others. */
+static bool fits_blocks(const struct bps_contribution *c)
+{
+    const struct bps_spec *spec = &c->spec;
+    bool moved = !c->for_group && spec->roles.from != spec->roles.to;
+    return spec->kind > BPS_KIND_BROADCAST && (bps_sums(&spec->roles) || moved);
+}
+
 /* What holds for every contribution of a worker that works, whatever the others do. */
 static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
@@ -113,11 +122,11 @@ static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struc
         (bps_aggregates(sum) && (c->for_group || spec->coding != NULL || spec->row > 0))) {
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }
-    bool blocks = spec->kind > BPS_KIND_BROADCAST, moves = !bps_sums(&spec->roles);
-    if (blocks ? moves && (c->for_group || spec->roles.from == spec->roles.to) : spec->roles.to != BPS_EVERYBODY) {
-        return false; /* blocks alone have one who gets them, and are sent one by one, to others */
+    if (spec->kind > BPS_KIND_BROADCAST || spec->roles.to != BPS_EVERYBODY) {
+        return fits_blocks(c) && rounds_fits(sum, !bps_brings(&spec->roles, rank), c);
     }
-    bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
+    bool brings = bps_sums(&spec->roles) ||
+                  bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
     return rounds_fits(sum, !brings, c);
 }
 
@@ -131,14 +140,15 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
     bps_round_release(round);
 }
 
-/* The round goes well. */
-static bps_status rounds_begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
+/* The round goes well. `joins`: it is the first contribution of the worker, and has been compared. */
+static bps_status rounds_begin(struct bps_round *round, bool joins, const struct bps_contribution *c,
+                               struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
     cursor->slice = c->offset / round->grid;
-    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
-        round->bytes != c->size || round->grid != bps_round_grid(round->sum, c) ||
-        bps_bit(bps_begun(round, cursor->slice), rank)) {
+    if ((!joins && !bps_spec_equal(&round->spec, &c->spec)) ||
+        bps_bit(round->for_group_bits, rank) != cursor->for_group || round->bytes != c->size ||
+        round->grid != bps_round_grid(round->sum, c) || bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
@@ -198,7 +208,8 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
     cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
     cursor->hollow = c->empty;
     cursor->slot = bps_ranks_slot(round->ranks, cursor->for_group ? sum->config.group[rank] : rank);
-    if (!bps_bit(round->spoke_bits, rank)) {
+    bool joins = !bps_bit(round->spoke_bits, rank);
+    if (joins) {
         bps_round_hold(round);
         status = join(round, rank, cursor->for_group, &c->spec);
         if (status == BPS_OK) {
@@ -213,7 +224,7 @@ static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct b
         return status;
     }
     bps_check(bps_round_check(round));
-    return rounds_begin(round, c, cursor);
+    return rounds_begin(round, joins, c, cursor);
 }
 
 /* ---- what ends a round from outside: a worker's word, or the network's, or nobody's ---- */

@@ -130,7 +130,7 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
         bps_sum_trace(slice, BPS_TRACE_GATHER, 0, false, BPS_TRACE_ALSO);
     }
     do {
-        slice->arrived += bps_ranks_has(ranks, i) && !bps_bit(arrived, i);
+        slice->arrived += !bps_bit(arrived, i) && (i == rank || bps_ranks_has(ranks, i));
         bps_set_bit(arrived, i);
         i = for_group ? sum->mate[i] : rank;
     } while (i != rank);

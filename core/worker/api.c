@@ -578,14 +578,14 @@ bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct b
     return told(status, report);
 }
 
-bps_status bps_api_start(struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
+bps_status bps_api_start(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
                          bps_handle *out, struct bps_report *report)
 {
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = complete != NULL ? complete(worker, call, request, report) : BPS_OK;
+    bps_status status = complete != NULL ? complete(worker, call, report) : BPS_OK;
     if (status == BPS_OK) {
         status = bps_operation_start(worker, request, call, out, report);
     }
@@ -593,20 +593,26 @@ bps_status bps_api_start(struct bps_push_pull *request, struct bps_call *call, b
     return told(status, report);
 }
 
-bps_status bps_api_run(struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
-                       uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
+static inline bps_status api_run(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
+                                 uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
 {
     bps_handle spare;
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = complete != NULL ? complete(worker, call, request, report) : BPS_OK;
+    bps_status status = complete != NULL ? complete(worker, call, report) : BPS_OK;
     if (status == BPS_OK) {
         status = bps_operation_run(worker, request, call, timeout_ns, out != NULL ? out : &spare, report);
     }
     api_release();
     return told(status, report);
+}
+
+bps_status bps_api_run(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
+                       uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
+{
+    return api_run(request, call, complete, timeout_ns, out, report);
 }
 
 /* Before anything else of it is read. */
@@ -631,9 +637,8 @@ bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *
     if (!is_whole(request, report)) {
         return BPS_ERR_INVALID;
     }
-    struct bps_push_pull plain = *request;
     struct bps_call call = {.op = plain_op(request)};
-    return bps_api_start(&plain, &call, NULL, out, report);
+    return bps_api_start(request, &call, NULL, out, report);
 }
 
 bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
@@ -646,9 +651,8 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
         return BPS_ERR_INVALID;
     }
-    struct bps_push_pull plain = *request;
     struct bps_call call = {.op = plain_op(request)};
-    return bps_api_run(&plain, &call, NULL, timeout_ns, out, report);
+    return api_run(request, &call, NULL, timeout_ns, out, report);
 }
 
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
@@ -679,16 +683,16 @@ static struct bps_push_pull nothing(bps_done_fn done, void *arg)
 
 bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
 {
-    struct bps_push_pull request = nothing(done, arg);
+    const struct bps_push_pull request = nothing(done, arg);
     struct bps_call call = {.op = BPS_SUM, .barrier = true};
     return bps_api_start(&request, &call, NULL, out, report);
 }
 
 bps_status bps_barrier(struct bps_report *report)
 {
-    struct bps_push_pull request = nothing(NULL, NULL);
+    const struct bps_push_pull request = nothing(NULL, NULL);
     struct bps_call call = {.op = BPS_SUM, .barrier = true};
-    return bps_api_run(&request, &call, NULL, BPS_FOREVER, NULL, report);
+    return api_run(&request, &call, NULL, BPS_FOREVER, NULL, report);
 }
 
 /* A handle is of the job that there is, or of the last one that has ended. */

@@ -27,8 +27,7 @@ static void tell_shape(const struct bps_worker *worker, struct bps_call *call, s
     request->ndim = all ? 2 : 1;
 }
 
-static bps_status complete_call(const struct bps_worker *worker, struct bps_call *call, struct bps_push_pull *request,
-                                struct bps_report *report)
+static bps_status complete_call(const struct bps_worker *worker, struct bps_call *call, struct bps_report *report)
 {
     const struct bps_kind *kind = &bps_kinds[call->kind];
     uint32_t rank = worker->job.rank;
@@ -36,9 +35,9 @@ static bps_status complete_call(const struct bps_worker *worker, struct bps_call
     call->out_counts = kind->all_out ? call->out_counts : NULL;
     call->out_count = kind->all_out ? call->in_count : own_count(call->in_counts, call, rank);
     call->in_count = kind->all_in ? call->in_count : own_count(call->out_counts, call, rank);
-    bps_status status = bps_blocks_check(worker, call, request, report);
+    bps_status status = bps_blocks_check(worker, call, call->request, report);
     if (status == BPS_OK) {
-        tell_shape(worker, call, request);
+        tell_shape(worker, call, call->request);
     }
     return status;
 }
@@ -73,7 +72,8 @@ static bps_status call_begin(const struct bps_collective *request, uint32_t kind
                               .root = request->root,
                               .in_counts = request->in_counts,
                               .out_counts = request->out_counts,
-                              .in_count = request->count};
+                              .in_count = request->count,
+                              .request = plain};
     return BPS_OK;
 }
 
