@@ -67,6 +67,7 @@ class Reducer:
         passes: backward passes after which a gradient is sent.
         compression: the type in which gradients are sent, one of Compression.
         on_gradient: called with each finished gradient's index before anything else, or None.
+        on_round: called with the reducer before each round, or None.
         rate: tells the learning rate of the parameter with an index, 0 if it is not known.
     """
 
@@ -87,6 +88,7 @@ class Reducer:
         self.steps = 0
         self.passes = passes
         self.on_gradient = None
+        self.on_round = None
         self.rate = _unknown_rate
         self.parameters = []
         self.compression, coding = choose(compression, model_coding_text)
@@ -158,6 +160,11 @@ class Reducer:
     def coding(self):
         """How gradients are coded on the network; None: as the configuration says."""
         return self._names.coding
+
+    @property
+    def round_name(self):
+        """The name by which its rounds are known in the job."""
+        return self._names.flags
 
     @property
     def busy(self):
@@ -353,6 +360,8 @@ class Reducer:
 
     def _launch(self, whole):
         self._keep_names()
+        if self.on_round is not None:
+            self.on_round(self)
         self._settle_abandoned()
         self._check_added()
         # Who is late has not said what it sends; so all send everything, and no round of a gradient lacks others.
@@ -448,6 +457,20 @@ class Reducer:
         if self._flags is None:
             self.launch()
         self.collect_all()
+
+    def contribute_nothing(self, steps):
+        """Take part in a round of workers that have made so many steps, with zeros; the gradients here stay."""
+        kept = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        self.steps = steps
+        try:
+            self.finish()
+        finally:
+            for parameter, gradient in zip(self.parameters, kept):
+                parameter.grad = gradient
+        self.end_step()
+        self.steps += 1
 
     def collect_all(self):
         """Wait for all gradients."""

@@ -84,7 +84,7 @@ __all__ = [
 ]
 
 # In a function that torch.compile() compiles; False where PyTorch does not say so.
-_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
 
 # ---- gradients -------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ def _declare_coded(names: Sequence[str | None], compression: Choice) -> Cast:
             f"compression={compression!r} says how a tensor is coded on the network, which needs a name: give name=, "
             "or one of Compression"
         )
-    if _is_compiling():
+    if is_compiling():
         raise ValueError("declare a tensor with its compression outside of the function for torch.compile()")
     _bps.declare([full_name(name) for name in names], coding)
     return cast
@@ -329,7 +329,7 @@ def push_pull(
     del version
     op = choose_op(average, op)
     compression = _declare_coded([name], compression)
-    if _is_compiling():
+    if is_compiling():
         small, context = compression.compress(tensor)
         result = _compiled.push_pull(
             small, name, op, priority, prescale_factor, postscale_factor, learning_rate
@@ -375,7 +375,7 @@ def push_pull_inplace(
     """
     del version
     op = choose_op(average, op)
-    if _is_compiling():
+    if is_compiling():
         return tensor.copy_(
             _compiled.push_pull(tensor, name, op, priority, prescale_factor, postscale_factor, learning_rate)
         )
@@ -459,7 +459,7 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None, pri
         root_rank: the worker that sends.
         name, priority: as for push_pull().
     """
-    if _is_compiling():
+    if is_compiling():
         return _compiled.broadcast(tensor, root_rank, name, priority)
     result = broadcast_async(tensor, root_rank, name, priority).wait()
     _record(functools.partial(_reverse_broadcast, root_rank, name, priority), [tensor], [result])
@@ -472,7 +472,7 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None, pr
     For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
     parameter: that is changed as under torch.no_grad().
     """
-    if _is_compiling():
+    if is_compiling():
         return tensor.copy_(_compiled.broadcast(tensor, root_rank, name, priority))
     return broadcast_async_(tensor, root_rank, name, priority).wait()
 

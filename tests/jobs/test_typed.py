@@ -14,7 +14,7 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 # Of each framework the modules whose interface has annotations.
 MODULES = {
     "numpy": ["byteps", "byteps.common", "byteps.numpy"],
-    "torch": ["byteps.torch"],
+    "torch": ["byteps.torch", "byteps.compat.horovod.torch"],
     "tensorflow": ["byteps.tensorflow", "byteps.keras"],
     "mxnet": ["byteps.mxnet"],
     "jax": ["byteps.jax"],
