@@ -192,6 +192,28 @@ class _Sides:
             tensor.copy_(place)
 
 
+class _SparseSides(_Sides):
+    """Those of the sum of a sparse tensor: all workers get the elements that each has, and add them up."""
+
+    def __init__(self, tensor, divisor):
+        super().__init__()
+        self._tensor, self._divisor = tensor, divisor
+        mine = tensor.detach().coalesce()
+        self.sent = mine.indices().t(), mine.values()
+        self.received = ()
+
+    def expect(self, count):
+        """Make room for so many elements of all workers."""
+        self.received = [part.new_empty((count, *part.shape[1:])) for part in self.sent]
+
+    def finish(self):
+        super().finish()
+        index, values = self.received
+        total = torch.sparse_coo_tensor(index.t(), values, self._tensor.shape).coalesce()
+        with torch.no_grad():
+            self._tensor.copy_(total if self._divisor == 1 else total / self._divisor)
+
+
 def _joined(tensors):
     return torch.cat([_real(tensor.detach()).reshape(-1).cpu() for tensor in tensors])
 
@@ -274,7 +296,26 @@ class ProcessGroup(dist.ProcessGroup):
     # Reductions.
 
     def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+        if tensors[0].is_sparse:  # PyTorch gives one tensor
+            return self._allreduce_sparse(tensors, _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp))
         return self.allreduce_coalesced(tensors, opts)
+
+    def _allreduce_sparse(self, tensors, op):
+        if op not in (ReduceOp.Sum, ReduceOp.Average):
+            raise NotImplementedError(f"byteps has no {op.name.upper()} of sparse tensors; there are SUM and AVG")
+        if self.size() == 1:
+            return self._over((), tensors)
+        sides = _SparseSides(tensors[0], self.size() if op == ReduceOp.Average else 1)
+        counts = torch.empty(self.size(), dtype=torch.int64)
+        self.all_gather_single(counts, torch.tensor([len(sides.sent[1])])).wait()
+        sides.expect(int(counts.sum()))
+        calls = []
+        for source, target in zip(sides.sent, sides.received):
+            if target.numel() > 0:
+                row = _real(target[0]).numel()
+                sizes = (None, tuple(count * row for count in counts.tolist()))
+                calls.append(self._collective("all_gather", sides.read(source), sides.write(target), sizes))
+        return self._start(calls, tensors, sides)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()

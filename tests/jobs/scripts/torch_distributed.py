@@ -76,6 +76,12 @@ def operations():
     work = dist.all_reduce(tensor, dist.ReduceOp.AVG, async_op=True)
     assert work.wait() and work.is_completed()
     assert torch.allclose(tensor, torch.arange(12.0).reshape(3, 4).t() * total / size)
+    tensor = torch.sparse_coo_tensor([[0, rank + 1]], torch.full((2, 3), rank + 1.0), (size + 2, 3))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    assert torch.allclose(tensor.to_dense()[:, 1] * size, torch.tensor([total, *range(1, size + 1), 0.0]))
+    tensor = torch.sparse_coo_tensor(torch.empty(2, 0), torch.empty(0), (4, 5))
+    dist.all_reduce(tensor)
+    assert tensor._nnz() == 0
     for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.PRODUCT, 6)):
         tensor = torch.tensor([rank + 1.0])
         dist.reduce(tensor, size - 1, op)
@@ -132,6 +138,7 @@ def errors():
     dist.all_reduce(torch.zeros(3))  # all go on
     for call in (
         lambda: dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.BXOR),
+        lambda: dist.all_reduce(torch.eye(3).to_sparse(), dist.ReduceOp.MAX),
         lambda: dist.send(torch.zeros(3), (rank + 1) % size),
     ):
         try:
