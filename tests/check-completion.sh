@@ -17,6 +17,7 @@ offered()
 
 offered run byteps r
 offered --hosts\ --hostfile\ --host-discovery-script byteps run --ho
+offered horovod byteps run --as ""
 offered info byteps plugin in
 offered "--build --bandwidth" byteps info --b
 offered --json byteps conf show --j

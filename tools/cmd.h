@@ -44,6 +44,8 @@ int bps_cmd_finish(const char *command, int status);
 
 /* That of the PATH: of the virtual environment, if one is active. */
 #define BPS_CMD_PYTHON "python3"
+/* The path of a file among the Python scripts, which may be absent; freed by the caller. */
+char *bps_cmd_find_script(const char *script);
 /* Becomes a Python script with these words, up to NULL. Returns only when that fails, with the exit status. */
 int bps_cmd_become_script(const char *command, const char *python, const char *script, char *const *words);
 

@@ -79,6 +79,7 @@ struct bps_run_options {
     uint64_t rendezvous; /* ns: how long that script may take to name enough hosts */
     bool open_address;   /* the scheduler's address depends on the hosts */
     const char *log_dir; /* a file for each part there; NULL: none */
+    const char *as;      /* the library whose name BytePS has for the programs; NULL: none */
     bool tee;            /* what goes to those files is printed, too */
     bool prefix;
     bool color[2];  /* of stdout, stderr */
@@ -366,6 +367,10 @@ void bps_run_reset_signals(void);
 void bps_run_start_scheduler(struct bps_run *run);
 /* The environment of the parts of `byteps run`. */
 void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child);
+/* Whether BytePS stands in for this library here: returns -1, or an exit status after a message (run_as.c). */
+int bps_run_as_check(const char *name);
+/* In the new process of a worker, with its environment: has Python find what stands in for that. */
+void bps_run_as_environment(const char *name);
 /* Notes the variables of this process, before any of its job's are set. False: no memory (run_outer.c). */
 bool bps_run_keep_outer(void);
 /* In a process of a job: its variables become those that were noted. */

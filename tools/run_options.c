@@ -32,6 +32,7 @@ enum {
     OPT_LOG_DIR,
     OPT_TEE,
     OPT_NO_PREFIX,
+    OPT_AS,
     OPT_PART,
     OPT_CALLER
 };
@@ -53,6 +54,7 @@ static const struct option long_options[] = {
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {"grace", required_argument, NULL, OPT_GRACE},
     {"no-prefix", no_argument, NULL, OPT_NO_PREFIX},
+    {"as", required_argument, NULL, OPT_AS},
     {"part", no_argument, NULL, OPT_PART},
     {"caller", required_argument, NULL, OPT_CALLER},
     {"help", no_argument, NULL, 'h'},
@@ -89,6 +91,8 @@ static int help(void)
           "      --log-dir DIR      write what each part prints to DIR/worker-0.log and the\n"
           "                         like, on the host where it runs\n"
           "      --tee              and print it, too\n"
+          "      --as API           run COMMAND, a program for another library, with BytePS\n"
+          "                         under its name: horovod\n"
           "  -e, --env NAME[=VALUE] pass a variable on to the other hosts, or set it\n"
           "                         everywhere\n"
           "  -a, --address ADDRESS  where the scheduler listens, HOST or HOST:PORT\n"
@@ -285,6 +289,9 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
     case OPT_NO_PREFIX:
         o->prefix = false;
         return -1;
+    case OPT_AS:
+        o->as = value;
+        return bps_run_as_check(value);
     case OPT_PART:
         o->part = true;
         return -1;

@@ -93,6 +93,9 @@ static void describe(FILE *file, const struct bps_run_options *o, const struct b
     put_number(file, "color_err", o->color[1]);
     put_number(file, "tee", o->tee);
     put_number(file, "elastic", o->elastic);
+    if (o->as) {
+        put(file, "as", o->as);
+    }
     if (o->log_dir) {
         put(file, "log_dir", o->log_dir);
     }
@@ -410,6 +413,9 @@ static bool take(struct bps_run_options *o, const char *key, char *value, size_t
             bps_cmd_failure(BPS_RUN_NAME, "--log-dir %s: %s", value, strerror(errno));
             return false;
         }
+    } else if (strcmp(key, "as") == 0) {
+        o->as = value;
+        return bps_run_as_check(value) < 0;
     } else if (strcmp(key, "tee") == 0) {
         o->tee = *value == '1';
     } else if (strcmp(key, "elastic") == 0) {

@@ -121,6 +121,9 @@ void bps_run_environment(const struct bps_run *run, const struct bps_run_child *
         set_text("BYTEPS_CONF", run->options->conf.file);
     }
     bps_run_environment_languages();
+    if (child->role == BPS_RUN_WORKER && run->options->as) {
+        bps_run_as_environment(run->options->as);
+    }
 }
 
 /* ---- the process --------------------------------------------------------------------------------------- */

@@ -12,8 +12,7 @@
 #include "base/place.h"
 #include "tools/cmd.h"
 
-/* Freed by the caller. */
-static char *find(const char *script)
+char *bps_cmd_find_script(const char *script)
 {
     const char *path = getenv("BYTEPS_SCRIPT_PATH");
     while (path != NULL && *path != '\0') {
@@ -34,7 +33,7 @@ int bps_cmd_become_script(const char *command, const char *python, const char *s
     while (words[n] != NULL) {
         n++;
     }
-    char *file = find(script);
+    char *file = bps_cmd_find_script(script);
     const char **all = bps_cmd_alloc(n + 4, sizeof *all);
     all[0] = python;
     all[1] = "-B"; /* leaves nothing in the folder of the scripts */

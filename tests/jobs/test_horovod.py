@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for Horovod: its operations, under its names."""
+"""Programs for Horovod: its operations, under its names; and its programs as they are, by `byteps run --as horovod`."""
 
+import os
+import tempfile
 import unittest
 
 import harness
@@ -35,6 +37,61 @@ class Horovod(scripted.TestCase):
                 told = "\n".join(result.lines("worker 1", "err"))
                 self.assertIn(f"join: worker 0 calls {kind}", told, str(result))
                 self.assertNotIn("last", result.out)
+
+
+class AsHorovod(scripted.TestCase):
+    """Programs that have never heard of BytePS."""
+
+    def run_as(self, *arguments, options=(), **how):
+        return self.run_script(*arguments, options=["--as", "horovod", *options], **how)
+
+    def run_line(self, line, **how):
+        """Run a line of Python in a job of one worker; return the result."""
+        return harness.run([harness.python(), "-c", line], workers=1, options=["--as", "horovod"], **how)
+
+    def test_example(self):
+        self.run_as("horovod_mnist.py", "--fp16-allreduce", "--gradient-predivide-factor", "2")
+
+    def test_example_with_batches_of_different_numbers(self):
+        self.run_as("horovod_mnist.py", "--uneven", workers=3)
+
+    def test_hosts(self):
+        command = [harness.python(), "-c", "import horovod.torch as hvd; hvd.init(); print('size', hvd.size())"]
+        result = harness.run(command, workers=None, options=["--as", "horovod", "--hosts", "localhost:2"])
+        self.assertEqual(result.lines("worker 1"), ["size 2"], str(result))
+
+    def test_before_one_that_is_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(f"{folder}/horovod")
+            with open(f"{folder}/horovod/__init__.py", "w", encoding="ascii") as file:
+                file.write("raise ImportError('the other one')\n")
+            path = os.pathsep.join([folder, os.environ["PYTHONPATH"]])
+            line = "import horovod.torch as hvd, horovod; print(horovod.__version__, hvd.__name__)"
+            result = self.run_line(line, env={"PYTHONPATH": path})
+            self.assertEqual(result.lines("worker 0"), ["0.28.1+byteps byteps.compat.horovod.torch"], str(result))
+            result = harness.run([harness.python(), "-c", line], workers=1, env={"PYTHONPATH": path})
+            self.assertIn("the other one", result.err)
+
+    def test_names(self):
+        """The modules that programs import, and refusals."""
+        for line, text in (
+            ("from horovod.torch.mpi_ops import allreduce_async_; print(allreduce_async_.__name__)", None),
+            ("import horovod.torch.elastic; print(horovod.torch.elastic.TorchState.__name__)", None),
+            ("from horovod.torch.elastic import ElasticSampler; print(ElasticSampler.__name__)", None),
+            ("import horovod.torch.compression as c; print(c.Compression.fp16.__name__)", None),
+            ("import importlib.util as u; print(u.find_spec('horovod.torch') is not None)", None),
+            ("import horovod.tensorflow as hvd", "import byteps.tensorflow as hvd"),
+            ("import horovod.keras", "import byteps.keras as hvd"),
+            ("from horovod import run", "cannot import name 'run'"),
+            ("import horovod; horovod.run(print, np=2)", "use byteps.run(function, np=2)"),
+            ("import horovod.runner", "use byteps.run(function, np=2)"),
+            ("import horovod.nothing", "of Horovod BytePS has horovod.torch"),
+            ("import horovod.torch as hvd; hvd.nothing", "has no attribute 'nothing'"),
+        ):
+            with self.subTest(line):
+                result = self.run_line(line)
+                self.assertEqual(result.status != 0, text is not None, str(result))
+                self.assertIn(text or "", result.err)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,7 @@ class Usage(unittest.TestCase):
             (["run", "-n"], "option '-n' needs a value"),
             (["run", "-np", "2", "true"], "-np: the number of workers is -n, as in byteps run -n 2"),
             (["run", "--tee", "true"], "--tee needs --log-dir"),
+            (["run", "--as", "ddp", "true"], "--as: 'ddp' is nothing that BytePS stands in for; expected horovod"),
             (["run", "--min-workers", "0", "true"], "--min-workers: '0' is not a number of workers"),
             (["run", "--max-workers", "x", "true"], "--max-workers: 'x' is not a number of workers"),
             (["run", "--host-discovery-script", "x", "true"], "--host-discovery-script needs --min-workers"),
