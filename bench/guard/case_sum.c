@@ -32,7 +32,7 @@ static uint32_t results;
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
     (void)owner;
-    bps_frame_result(slice, 1);
+    bps_frame_result(slice, 1, 0);
 }
 
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)

@@ -59,6 +59,7 @@ enum bps_kinds {
     BPS_KIND_GATHER,
     BPS_KIND_SCATTER,
     BPS_KIND_ALL_TO_ALL,
+    BPS_KIND_MESSAGE,
     BPS_KINDS
 };
 

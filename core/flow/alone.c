@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alone.c - push_pull in a job of one worker: the scales alone. */
+/* alone.c - push_pull in a job, or a process group, of one worker: the scales alone. */
 #include <byteps/reducer.h>
 
 #include "base/assert.h"
@@ -12,13 +12,19 @@ struct scaling {
     struct bps_kernels kernels;
 };
 
-static bps_status alone_find(const struct bps_operation *operation, const struct bps_instance *reducer,
-                             struct scaling *out, struct bps_report *report)
+static bps_status alone_find(const struct bps_operation *operation, struct bps_worker *worker, struct scaling *out,
+                             struct bps_report *report)
 {
     bps_assert(out->reducer == NULL);
     uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
     const struct bps_instance *by;
-    bps_status status = bps_reducer_kernels(reducer, op, operation->request.dtype, &out->kernels, &by, report);
+    bps_status status = BPS_OK;
+    if (worker->reducer == NULL) { /* as in a job of several, whose workers may sum nothing themselves */
+        status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_reducer_kernels(worker->reducer, op, operation->request.dtype, &out->kernels, &by, report);
+    }
     if (status == BPS_OK) {
         out->reducer = by;
     }
@@ -29,7 +35,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct scaling *scaling = bps_task_context(task);
-    if (!bps_sums(&task->roles) && task->roles.from != 0) {
+    if (!bps_sums(&task->roles) && task->roles.from != task->tensor->worker->job.rank) {
         BPS_REPORT(report, "root %u is not a worker of this job (0..0)", task->roles.from);
         return BPS_ERR_INVALID;
     }
@@ -37,7 +43,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
         return BPS_OK;
     }
     if (scaling->reducer == NULL) {
-        bps_status status = alone_find(operation, task->tensor->worker->reducer, scaling, report);
+        bps_status status = alone_find(operation, task->tensor->worker, scaling, report);
         if (status != BPS_OK) {
             return status;
         }
@@ -65,6 +71,22 @@ static const struct bps_step_ops alone = {
     .takes = "all, in a job of one worker",
     .crosses = true,
     .context = sizeof(struct scaling),
+    .start = alone_start,
+};
+
+static bool in_group_alone(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    const struct bps_process_group *group = tensor->operation.group;
+    (void)partition;
+    return group != NULL && group->n == 1;
+}
+
+const struct bps_step_ops bps_group_alone = {
+    .name = "alone in a group",
+    .takes = "operations of a process group of one worker",
+    .crosses = true,
+    .context = sizeof(struct scaling),
+    .probe = in_group_alone,
     .start = alone_start,
 };
 

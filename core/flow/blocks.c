@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/report.h"
+#include "flow/process_group.h"
 #include "flow/step.h"
 
 /* ---- what is asked for ---- */
@@ -36,18 +37,19 @@ static bool has_side(const struct bps_call *call, enum bps_party party, uint32_t
     return party != BPS_PARTY_ROOT || call->root == rank;
 }
 
-bps_status bps_blocks_check(const struct bps_worker *worker, const struct bps_call *call, struct bps_push_pull *request,
-                            struct bps_report *report)
+bps_status bps_blocks_check(const struct bps_call *call, struct bps_push_pull *request, struct bps_report *report)
 {
     const struct bps_kind *kind = &bps_kinds[call->kind];
-    uint32_t rank = worker->job.rank, n = worker->job.size;
+    const struct bps_call_blocks *blocks = call->blocks;
+    uint32_t rank = blocks->own, n = blocks->ranks;
     bool roots = kind->from == BPS_PARTY_ROOT || kind->to == BPS_PARTY_ROOT;
-    uint64_t in = total(call->in_counts, call->in_count, side_blocks(kind->all_in, n));
-    uint64_t out = total(call->out_counts, call->out_count, side_blocks(kind->all_out, n));
+    uint64_t in = total(blocks->in_counts, blocks->in_count, side_blocks(kind->all_in, n));
+    uint64_t out = total(blocks->out_counts, blocks->out_count, side_blocks(kind->all_out, n));
     in = has_side(call, kind->from, rank) ? in : 0;
     out = has_side(call, kind->to, rank) ? out : 0;
     if (roots && call->root >= n) {
-        return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this job (0..%u)", call->root, n - 1);
+        return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this %s (0..%u)", call->root,
+                        call->group != NULL ? "process group" : "job", n - 1);
     }
     if (request->device.type != BPS_DEVICE_HOST) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED, "a %s of tensors on a device; they have to be in host memory",
@@ -70,18 +72,18 @@ static void layout(uint64_t *at, const uint64_t *counts, uint64_t count, uint32_
     }
 }
 
-bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_worker *worker, const struct bps_call *call,
-                           uint32_t dtype)
+bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_call *call, uint32_t dtype)
 {
     const struct bps_kind *kind = &bps_kinds[call->kind];
-    uint32_t n = worker->job.size;
+    const struct bps_call_blocks *asked = call->blocks;
+    uint32_t n = asked->ranks;
     uint64_t *at = calloc(2 * ((size_t)n + 1), sizeof *at);
     if (at == NULL) {
         return BPS_ERR_NOMEM;
     }
-    *blocks = (struct bps_blocks){.ranks = n, .in = at, .out = at + n + 1};
-    layout(blocks->in, call->in_counts, call->in_count, side_blocks(kind->all_in, n), bps_dtype_size(dtype));
-    layout(blocks->out, call->out_counts, call->out_count, side_blocks(kind->all_out, n), bps_dtype_size(dtype));
+    *blocks = (struct bps_blocks){.ranks = n, .own = asked->own, .in = at, .out = at + n + 1};
+    layout(blocks->in, asked->in_counts, asked->in_count, side_blocks(kind->all_in, n), bps_dtype_size(dtype));
+    layout(blocks->out, asked->out_counts, asked->out_count, side_blocks(kind->all_out, n), bps_dtype_size(dtype));
     return BPS_OK;
 }
 
@@ -95,7 +97,7 @@ void bps_blocks_fini(struct bps_blocks *blocks)
 
 /* A block, as this worker sees it. */
 struct block {
-    struct bps_roles roles;
+    struct bps_roles roles;  /* by places */
     uint64_t bytes, in, out; /* in, out: where it lies */
     bool mine;               /* this worker brings it, or gets it */
 };
@@ -106,8 +108,9 @@ uint32_t bps_blocks_count(const struct bps_operation *operation)
 }
 
 /* Its place in the input is that of whom it is for, in the output that of whom it is from. */
-static struct block block_at(const struct bps_operation *operation, uint32_t rank, uint32_t index)
+static struct block block_at(const struct bps_operation *operation, uint32_t index)
 {
+    uint32_t rank = operation->blocks.own;
     const struct bps_kind *kind = &bps_kinds[operation->kind];
     const struct bps_blocks *blocks = &operation->blocks;
     struct block block = {.roles = bps_kind_roles(kind, operation->root, index, blocks->ranks)};
@@ -148,7 +151,7 @@ static uint32_t number_of(const struct bps_operation *operation, uint32_t block,
 static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_task *out)
 {
     const struct bps_operation *operation = &tensor->operation;
-    const struct block block = block_at(operation, tensor->worker->job.rank, index);
+    const struct block block = block_at(operation, index);
     if (!block.mine || stays_here(&block)) {
         return 0;
     }
@@ -160,7 +163,8 @@ static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_
                                    .partition = number_of(operation, index, i),
                                    .bytes = bytes,
                                    .offset = offset,
-                                   .roles = block.roles,
+                                   .roles = {bps_process_group_rank(operation->group, block.roles.from),
+                                             bps_process_group_rank(operation->group, block.roles.to)},
                                    .whole = block.bytes,
                                    .in = block.in + offset,
                                    .out = block.out + offset};
@@ -191,7 +195,7 @@ static uint32_t few_block(const struct bps_operation *operation, uint32_t rank, 
 bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
 {
     const struct bps_operation *operation = &tensor->operation;
-    uint32_t rank = tensor->worker->job.rank, blocks = few_blocks(operation), n = 1;
+    uint32_t rank = operation->blocks.own, blocks = few_blocks(operation), n = 1;
     for (uint32_t i = 0; i < blocks; i++) {
         n += cut(tensor, few_block(operation, rank, i), NULL);
     }
@@ -212,11 +216,10 @@ bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
 
 void bps_blocks_copy_own(const struct bps_operation *operation)
 {
-    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
     const struct bps_push_pull *r = &operation->request;
-    uint32_t rank = tensor->worker->job.rank, n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
+    uint32_t rank = operation->blocks.own, n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
     uint32_t index = blocks == n * n ? rank * n + rank : blocks == n ? rank : 0;
-    const struct block block = block_at(operation, rank, index);
+    const struct block block = block_at(operation, index);
     if (block.mine && stays_here(&block) && block.bytes > 0) {
         memmove((char *)r->out + block.out, (const char *)r->in + block.in, block.bytes);
     }

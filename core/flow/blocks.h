@@ -18,22 +18,30 @@
 #include "base/roles.h"
 
 struct bps_operation;
+struct bps_process_group;
 struct bps_task;
 struct bps_tensor_entry;
 struct bps_worker;
 
-/* Where a worker has them. */
+/* Where a worker has them. Blocks are counted by places in the operation's group; of all workers these are ranks. */
 struct bps_blocks {
-    uint32_t ranks; /* 0: the operation has none */
-    uint64_t *in;   /* owned: in its input, bytes: where the block for each rank begins, and where the last one ends; */
-    uint64_t *out;  /* and in its output that of each rank. One block, if that has only one */
+    uint32_t ranks, own; /* how many places there are, 0: the operation has no blocks; and this worker's */
+    uint64_t *in;  /* owned: in its input, bytes: where the block for each rank begins, and where the last one ends; */
+    uint64_t *out; /* and in its output that of each rank. One block, if that has only one */
 };
 
 /* What is asked for, beside the request. */
 struct bps_call {
-    uint32_t op, kind, root; /* op: BPS_WIRE_*; kind: enum bps_kinds */
+    uint32_t op, kind, root; /* op: BPS_WIRE_*; kind: enum bps_kinds; root: a place in the group */
+    uint32_t tag;            /* of a message; else 0 */
     bool barrier;
-    /* Of blocks: elements of each. NULL: of the one that it has */
+    struct bps_process_group *group; /* NULL: all workers. Used as long as the call lasts */
+    struct bps_call_blocks *blocks;  /* NULL: there are none */
+};
+
+struct bps_call_blocks {
+    uint32_t ranks, own; /* how many take part, and the place of this worker among them */
+    /* Elements of each block. NULL: of the one that it has */
     const uint64_t *in_counts, *out_counts;
     uint64_t in_count, out_count;  /* elements of a block, where its counts are NULL */
     int64_t shape[2];              /* for the request to point to */
@@ -46,11 +54,9 @@ static inline bool bps_call_has_blocks(const struct bps_call *call)
 }
 
 /* Refuses what no worker can do. The request's count becomes that of all blocks of its input, or of its output. */
-bps_status bps_blocks_check(const struct bps_worker *worker, const struct bps_call *call, struct bps_push_pull *request,
-                            struct bps_report *report);
+bps_status bps_blocks_check(const struct bps_call *call, struct bps_push_pull *request, struct bps_report *report);
 /* BPS_ERR_NOMEM. */
-bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_worker *worker, const struct bps_call *call,
-                           uint32_t dtype);
+bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_call *call, uint32_t dtype);
 void bps_blocks_fini(struct bps_blocks *blocks);
 
 /* [core] The tasks of its operation. BPS_ERR_NOMEM. */

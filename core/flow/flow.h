@@ -12,6 +12,7 @@
 
 #include "base/container.h"
 #include "base/sequence.h"
+#include "flow/process_group.h"
 #include "flow/tensor.h"
 #include "node/guard.h"
 #include "node/member.h"
@@ -72,6 +73,7 @@ struct bps_worker {
     struct bps_pinning pinning;
     struct bps_pin pin;
     struct bps_names names;
+    struct bps_process_groups process_groups;
     struct bps_instance *device;  /* [const] the reducer that brings devices, or NULL */
     _Atomic bool closing;         /* no new operations */
     _Atomic uint32_t in_flight;   /* operations that have not ended */
@@ -95,6 +97,7 @@ struct bps_worker {
     struct bps_member *member;
     struct bps_server *server;                   /* hosted here, or NULL */
     struct bps_view *view;                       /* NULL: not joined yet, or alone */
+    struct bps_view *first_view;                 /* [const] once joined: of the epoch, the same of all workers */
     struct bps_job_info job;                     /* [const] once joined */
     struct bps_shards *shards;                   /* NULL: none yet */
     struct bps_coded *coded;                     /* what is kept of what goes there coded; NULL: no shards */

@@ -10,7 +10,9 @@
 
 struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header)
 {
-    struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
+    struct bps_tensor_entry *tensor = header->group == 0
+                                          ? bps_tensor_of(worker, header->tensor)
+                                          : bps_process_group_find(worker, header->group, header->tensor);
     bool found = tensor != NULL && bps_has_begun(&tensor->operation) &&
                  (tensor->named.unnamed || header->round == tensor->round);
     return found ? bps_tensor_task(tensor, header->partition) : NULL;

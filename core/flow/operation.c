@@ -93,6 +93,13 @@ void bps_operation_become(struct bps_operation *operation, enum bps_phase phase)
     operation->phase = phase;
 }
 
+/* [core] Where unnamed tensors in flight are found: those of a group have their own numbers. */
+static struct bps_tensor_entry **ids_of(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return operation->group != NULL ? &operation->group->ids : &tensor->worker->ids;
+}
+
 static void operation_arrive(struct bps_post *post)
 {
     struct bps_operation *operation = (struct bps_operation *)post;
@@ -102,7 +109,8 @@ static void operation_arrive(struct bps_post *post)
     operation->waited = operation->held = 0;
     operation->told = false;
     if (tensor->named.unnamed) {
-        HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
+        struct bps_tensor_entry **ids = ids_of(operation);
+        HASH_ADD(by_id, *ids, id, sizeof tensor->id, tensor);
     }
     TAILQ_INSERT_TAIL(&worker->operations, operation, entry);
     if (tensor->named.unnamed && tensor->by_id.tbl == NULL) { /* nothing that the others send would find it */
@@ -181,13 +189,14 @@ static bps_status take_named(struct bps_worker *worker, const struct bps_push_pu
     return status;
 }
 
-static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_pull *r, bool barrier,
+static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_pull *r, const struct bps_call *call,
                               struct bps_tensor_entry **out, struct bps_report *report)
 {
     if (r->tensor != 0 || r->name != NULL) {
         return take_named(worker, r, out, report);
     }
-    *out = bps_tensor_unnamed(worker, barrier);
+    *out = call->group != NULL ? bps_process_group_tensor(call->group, call->tag)
+                               : bps_tensor_unnamed(worker, call->barrier);
     return *out != NULL && bps_operation_claim(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
@@ -211,7 +220,7 @@ static inline struct bps_roles roles_of(const struct bps_call *call)
     }
     const struct bps_kind *kind = &bps_kinds[call->kind];
     bool roots = kind->from == BPS_PARTY_ROOT || kind->to == BPS_PARTY_ROOT;
-    uint32_t root = roots ? call->root : BPS_EVERYBODY;
+    uint32_t root = roots ? bps_process_group_rank(call->group, call->root) : BPS_EVERYBODY;
     return bps_call_has_blocks(call) ? (struct bps_roles){BPS_EVERYBODY, root}
                                      : (struct bps_roles){root, BPS_EVERYBODY};
 }
@@ -232,7 +241,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         status = worker->memory_ops->mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
-        status = take_tensor(worker, request, call->barrier, &tensor, report);
+        status = take_tensor(worker, request, call, &tensor, report);
     }
     if (status != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
@@ -240,7 +249,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
     }
     struct bps_operation *operation = &tensor->operation;
     if (bps_named_reform(&tensor->named, request) != BPS_OK || bps_sparse_begin(request) != BPS_OK ||
-        (bps_call_has_blocks(call) && bps_blocks_init(&operation->blocks, worker, call, request->dtype) != BPS_OK)) {
+        (bps_call_has_blocks(call) && bps_blocks_init(&operation->blocks, call, request->dtype) != BPS_OK)) {
         worker->memory_ops->release(worker, &mark);
         operation_release(tensor);
         return BPS_ERR_NOMEM;
@@ -250,6 +259,9 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
     operation->op = call->op;
     operation->kind = call->kind;
     operation->root = call->root;
+    if (call->group != NULL) {
+        operation->group = bps_process_group_again(call->group);
+    }
     operation->roles = roles_of(call);
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
@@ -406,6 +418,25 @@ static void wake_later(struct bps_worker *worker, struct bps_operation *operatio
     bps_loop_ask_end(worker->loop);
 }
 
+/* One without a name is not looked for any more. */
+static void note_over(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_tensor_entry **ids = ids_of(operation);
+    if (operation->group == NULL) {
+        struct bps_sequence *over = &tensor->worker->over[bps_unnamed_kind(tensor->id)];
+        bps_sequence_add(over, (tensor->id - over->next) & BPS_ID_NUMBER); /* without memory more is kept for others */
+    }
+    if (tensor->by_id.tbl != NULL) {
+        HASH_DELETE(by_id, *ids, tensor);
+    }
+    if (operation->group != NULL) {
+        bps_tensor_forget_path(tensor); /* it is another one without the group */
+        bps_process_group_leave(operation->group);
+        operation->group = NULL;
+    }
+}
+
 void bps_operation_end(struct bps_operation *operation)
 {
     bps_assert((atomic_load(&operation->state) & BPS_OP_PHASE) == BPS_OP_RUNNING);
@@ -435,11 +466,7 @@ void bps_operation_end(struct bps_operation *operation)
     bps_assert(atomic_load(&worker->in_flight) > 0);
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->named.unnamed) {
-        struct bps_sequence *over = &worker->over[bps_unnamed_kind(tensor->id)];
-        bps_sequence_add(over, (tensor->id - over->next) & BPS_ID_NUMBER); /* without memory more is kept for others */
-        if (tensor->by_id.tbl != NULL) {
-            HASH_DELETE(by_id, worker->ids, tensor);
-        }
+        note_over(operation);
     } else if (seen) {
         tensor->round++;
     }

@@ -64,7 +64,8 @@ struct bps_operation {
     uint32_t op, kind, root;      /* op: BPS_WIRE_* */
     struct bps_roles roles;       /* of its partitions, unless it has blocks: of that by which all agree about them */
     struct bps_blocks blocks;     /* blocks.h */
-    struct bps_view *view;        /* [core] that it has begun under; NULL: it has not */
+    struct bps_process_group *group; /* used until it ends; NULL: all workers */
+    struct bps_view *view;           /* [core] that it has begun under; NULL: it has not */
     uint64_t bytes;
     uint32_t left;                 /* [core] tasks that are not done */
     _Atomic bps_status status;     /* [core], then [atomic] once done */

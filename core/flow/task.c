@@ -314,7 +314,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     uint64_t bytes = operation->blocks.ranks > 0 ? 0 : operation->bytes;
     uint32_t n = bps_tensor_partitions(tensor, operation->bytes);
     operation->via = BPS_VIA_HOST; /* the shards hear of this round */
-    if (worker->hooks != NULL) {
+    if (worker->hooks != NULL && operation->group == NULL) {
         worker->hooks->decline(operation);
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -426,13 +426,16 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
 /* What has no name is spread by the view that its number belongs to. An operation may begin anew. */
 static void hold_view(struct bps_operation *operation)
 {
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     struct bps_view *view = worker->view;
     if (view == NULL) { /* alone */
         return;
     }
-    if (tensor->named.unnamed) {
+    if (operation->group != NULL) {
+        view = worker->first_view;
+        bps_tensor_forget_path(tensor); /* that its calls outside of the group take */
+    } else if (tensor->named.unnamed) {
         uint32_t *next = &worker->numbers[bps_unnamed_kind(tensor->id)], number = tensor->id & BPS_ID_NUMBER;
         *next = bps_number_is_before(number, *next) ? *next : (number + 1) & BPS_ID_NUMBER;
         view = bps_view_at(view, tensor->id);
@@ -491,7 +494,8 @@ void bps_tasks_begin(struct bps_operation *operation)
         refuse_operation(operation, status, text);
         return;
     }
-    if (worker->hooks == NULL || !worker->hooks->ask(operation)) {
+    bool asks = worker->hooks != NULL && operation->group == NULL;
+    if (!asks || !worker->hooks->ask(operation)) {
         bps_tasks_start(operation);
     }
 }

@@ -140,6 +140,11 @@ static inline uint32_t bps_tensor_view(const struct bps_tensor_entry *tensor)
     const struct bps_view *view = tensor->operation.view;
     return !tensor->named.unnamed ? tensor->placed.view : view != NULL ? view->book.view : 0;
 }
+/* [core] The number of the process group of its operation under way, as frames have it; 0: all workers. */
+static inline uint32_t bps_tensor_group(const struct bps_tensor_entry *tensor)
+{
+    return tensor->operation.group != NULL ? tensor->operation.group->id : 0;
+}
 /*
  * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which
  * the scheduler has placed.

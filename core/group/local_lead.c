@@ -114,7 +114,7 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
 
 static void lead_on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_local *)owner)->worker->job.epoch);
+    bps_frame_result(slice, ((struct bps_local *)owner)->worker->job.epoch, 0);
 }
 
 static void lead_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)

@@ -23,7 +23,8 @@ bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_local *local = tensor->worker->local;
     bool block = partition >= BPS_BLOCKS; /* each is sent by its worker */
-    if (block || !bps_local_has_peers(local) || tensor->named.form.keeps || tensor->job.row > 0) {
+    if (block || tensor->operation.group != NULL || !bps_local_has_peers(local) || tensor->named.form.keeps ||
+        tensor->job.row > 0) {
         return false;
     }
     return local->final || (!tensor->named.unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);

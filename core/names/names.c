@@ -154,6 +154,17 @@ struct bps_named *bps_names_next(struct bps_names *names, bool barrier, uint32_t
     return named;
 }
 
+struct bps_named *bps_names_call(struct bps_names *names, const char *name)
+{
+    pthread_mutex_lock(&names->lock);
+    struct bps_named *named = named_take(names, name);
+    if (named != NULL) {
+        named->unnamed = true;
+    }
+    pthread_mutex_unlock(&names->lock);
+    return named;
+}
+
 void bps_names_forget(struct bps_named *named)
 {
     HASH_DELETE(hh, named->names->by_name, named);

@@ -72,6 +72,8 @@ struct bps_named *bps_names_find(const struct bps_names *names, const char *name
 struct bps_named *bps_names_get(struct bps_names *names, const char *name, struct bps_report *report);
 /* A tensor for one call without a name, or barrier, and its number. NULL: no memory. */
 struct bps_named *bps_names_next(struct bps_names *names, bool barrier, uint32_t *number);
+/* The same for a call that its owner has counted; this name is for messages. */
+struct bps_named *bps_names_call(struct bps_names *names, const char *name);
 /* Its name is free for another one. The lock is held. */
 void bps_names_forget(struct bps_named *named);
 /* Nobody knows its form any more; bps_names_put() follows. */

@@ -38,35 +38,27 @@ static uint32_t next_place(uint32_t place)
     return (place ^ place >> 16) + 1;
 }
 
-/*
- * A block is summed, or handed on, where it is from or where it is going: so it crosses the network once for each of
- * the others, which is the least. Its number tells whose it is, whatever the operation: that is the remainder.
- */
-static uint32_t shard_of_block(const struct bps_book *book, const struct bps_book *now, uint32_t partition)
+/* One of the shards of this worker that are there. */
+static uint32_t shard_of_worker(const struct bps_book *book, const struct bps_book *now, uint32_t worker,
+                                uint32_t place)
 {
-    uint32_t number = partition - BPS_BLOCKS, owner = number % book->workers, own[OWN_SHARDS], n = 0;
+    uint32_t own[OWN_SHARDS], n = 0;
     for (uint32_t i = 0; i < book->shards && n < OWN_SHARDS; i++) {
-        if (book->shard[i].member == owner && !now->shard[i].gone) {
+        if (book->shard[i].member == worker && !now->shard[i].gone) {
             own[n++] = i;
         }
     }
-    return n > 0 ? own[number / book->workers % n] : BPS_NO_SHARD;
+    return n > 0 ? own[place % n] : BPS_NO_SHARD;
 }
 
 /*
  * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
  * and whoever counts: any few numbers in a row are spread as the weights want it.
  */
-uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition)
+static uint16_t spread_shard(const struct bps_book *book, const struct bps_book *now, uint32_t number)
 {
-    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards >= book->shards);
     const uint32_t golden = 0x9e3779b9u;
-    uint32_t own =
-        id >= BPS_ID_UNNAMED && partition >= BPS_BLOCKS ? shard_of_block(book, now, partition) : BPS_NO_SHARD;
-    if (own != BPS_NO_SHARD) {
-        return (uint16_t)own;
-    }
-    uint32_t place = (id + partition) * golden, shard = shard_at(book, place);
+    uint32_t place = number * golden, shard = shard_at(book, place);
     if (!now->shard[shard].lost) {
         return (uint16_t)shard;
     }
@@ -81,6 +73,29 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *n
         shard = i; /* those of servers that have come since: whoever comes later changes nothing */
     }
     return (uint16_t)shard;
+}
+
+/*
+ * A block is summed, or handed on, where it is from or where it is going: so it crosses the network once for each of
+ * the others, which is the least. Its number tells whose it is, whatever the operation: that is the remainder.
+ */
+uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition)
+{
+    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0 && now->shards >= book->shards);
+    uint32_t own = BPS_NO_SHARD, block = partition - BPS_BLOCKS;
+    if (id >= BPS_ID_UNNAMED && partition >= BPS_BLOCKS) {
+        own = shard_of_worker(book, now, block % book->workers, block / book->workers);
+    }
+    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id + partition);
+}
+
+uint16_t bps_unnamed_group_shard(const struct bps_book *book, const struct bps_book *now, const uint32_t *member,
+                                 uint32_t n, uint32_t id, uint32_t partition)
+{
+    bps_assert(n > 0 && now->shards >= book->shards);
+    uint32_t number = partition >= BPS_BLOCKS ? partition - BPS_BLOCKS : id + partition;
+    uint32_t own = shard_of_worker(book, now, member[number % n], number / n);
+    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id + partition);
 }
 
 /* Of so many for each shard, or worker of a host, all of these get about the same. */

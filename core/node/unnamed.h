@@ -17,6 +17,12 @@
  * are at the worker that they belong to, if that hosts shards.
  */
 uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition);
+/*
+ * The same in a process group: what has blocks is at the member that they belong to, and all else is spread evenly over
+ * the members; of one that hosts no shards it is where it would be of all workers.
+ */
+uint16_t bps_unnamed_group_shard(const struct bps_book *book, const struct bps_book *now, const uint32_t *member,
+                                 uint32_t n, uint32_t id, uint32_t partition);
 /* The size of all partitions but the last of a tensor with so many bytes: at most `most`. */
 uint32_t bps_unnamed_size(const struct bps_book *book, uint64_t bytes, uint64_t most);
 

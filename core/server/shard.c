@@ -23,11 +23,12 @@
 #include "node/listener.h"
 #include "node/transport.h"
 #include "plugin/use.h"
+#include "server/served.h"
 #include "server/sum_frames.h"
 #include "sum/value.h"
 
 #define LOG            "shard"
-#define LANES_LIMIT    64u
+#define LANES_LIMIT    BPS_SERVED_LANES
 #define FEEDBACK_CHUNK (1u << 20)
 #define UNREAD_LIMIT   (64u << 20) /* bytes of answers */
 
@@ -66,10 +67,12 @@ struct bps_shard {
     struct bps_listener net, local;
     struct bps_instance *reducer;
     struct bps_timer *ticker;
-    struct bps_view *view;   /* NULL: it serves nobody yet */
-    uint32_t workers, epoch; /* of that; else 0 */
-    uint32_t gone_since;     /* the first view in which it sums nothing; 0: it sums */
-    struct bps_sum *sum;
+    struct bps_view *view;        /* NULL: it serves nobody yet */
+    uint32_t workers, epoch;      /* of that; else 0 */
+    uint32_t gone_since;          /* the first view in which it sums nothing; 0: it sums */
+    struct bps_served all;        /* all workers */
+    struct bps_sum_config config; /* of its engine, and of those of: */
+    struct bps_served_groups groups;
     struct bps_codings codings;
     struct peer *peers;
     uint64_t sequence;
@@ -90,7 +93,7 @@ static void check_lane(const struct bps_shard *shard, uint32_t rank, const struc
 
 static void check_shard(const struct bps_shard *shard)
 {
-    bps_assert(shard->view == NULL || (shard->sum != NULL && shard->peers != NULL));
+    bps_assert(shard->view == NULL || (shard->all.sum != NULL && shard->peers != NULL));
     bps_assert(shard->workers == (shard->view != NULL ? shard->view->book.workers : 0));
     bps_assert(shard->epoch == (shard->view != NULL ? shard->view->book.epoch : 0));
     bps_assert(shard->gone_since == 0 || shard->gone_since <= shard->view->book.view);
@@ -130,13 +133,14 @@ static void shard_give_up(struct peer *peer, uint32_t rank)
 
 static void shard_on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_shard *)owner)->epoch);
+    const struct bps_served *served = owner;
+    bps_frame_result(slice, ((const struct bps_shard *)served->shard)->epoch, served->group);
 }
 
 static void shard_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
-    bps_assert(rank < ((struct bps_shard *)owner)->workers);
-    struct bps_shard *shard = owner;
+    struct bps_shard *shard = ((const struct bps_served *)owner)->shard;
+    bps_assert(rank < shard->workers);
     struct peer *peer = &shard->peers[rank];
     if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice, NULL)) {
         shard_give_up(peer, rank);
@@ -159,15 +163,17 @@ static void shard_tell(const struct peer *peer, const struct bps_header *header,
 
 static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
-    bps_assert(rank < ((struct bps_shard *)owner)->workers);
-    const struct bps_shard *shard = owner;
-    const struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
+    const struct bps_served *served = owner;
+    const struct bps_shard *shard = served->shard;
+    bps_assert(rank < shard->workers);
+    struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
+    header.group = served->group;
     shard_tell(&shard->peers[rank], &header, notice->text);
 }
 
 static void shard_on_want(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
-    const struct bps_shard *shard = owner;
+    const struct bps_shard *shard = ((const struct bps_served *)owner)->shard;
     const struct bps_header header = {.type = BPS_FRAME_WANT,
                                       .flags = slice->id.kind == BPS_KEY_VALUE ? BPS_FLAG_KEEPS : 0,
                                       .epoch = shard->epoch,
@@ -231,8 +237,17 @@ static void shard_on_placed(void *owner, struct bps_link *link, void *ticket)
     bps_sum_placed(ticket);
 }
 
+/* The engine of a frame; NULL: it is of a group that nobody has announced. */
+static struct bps_sum *sum_of(const struct bps_shard *shard, const struct bps_header *header)
+{
+    return header->group == 0 ? shard->all.sum : bps_served_find(&shard->groups, header->group);
+}
+
 static bps_status shard_push(struct bps_sum *sum, struct lane *lane, const struct bps_header *header)
 {
+    if (sum == NULL) {
+        return BPS_ERR_PROTOCOL;
+    }
     if (header->coding == 0) {
         return bps_frame_push(sum, lane->rank, header, &lane->cursor);
     }
@@ -263,7 +278,7 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     if (header->type != BPS_FRAME_PUSH || header->epoch != shard->epoch || comes_late(shard, lane, header)) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = shard_push(shard->sum, lane, header);
+    bps_status status = shard_push(sum_of(shard, header), lane, header);
     lane->cursor.sink.open = lane_open;
     *sink = &lane->cursor.sink;
     return status;
@@ -293,7 +308,7 @@ static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const 
 {
     uint64_t bytes, from = header->bytes;
     bool dropped = (header->flags & BPS_FLAG_DROPPED) != 0;
-    const char *error = bps_sum_error(shard->sum, header->tensor, header->partition, dropped, &bytes);
+    const char *error = bps_sum_error(shard->all.sum, header->tensor, header->partition, dropped, &bytes);
     uint64_t rest = from < bytes ? bytes - from : 0, queued = lane->guest->link.queued;
     rest = rest < FEEDBACK_CHUNK ? rest : FEEDBACK_CHUNK;
     if (queued > UNREAD_LIMIT) { /* it asks for one at a time */
@@ -302,6 +317,15 @@ static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const 
         return BPS_ERR_PROTOCOL;
     }
     return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);
+}
+
+/* Something has happened to a worker. */
+static void each_engine(const struct bps_shard *shard, void (*tell)(struct bps_sum *sum, uint32_t rank), uint32_t rank)
+{
+    tell(shard->all.sum, rank);
+    for (const struct bps_served *group = shard->groups.by_id; group != NULL; group = group->hh.next) {
+        tell(group->sum, rank);
+    }
 }
 
 static bps_status shard_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
@@ -318,7 +342,7 @@ static bps_status shard_on_message(void *owner, struct bps_link *link, const str
     }
     if (header->type == BPS_FRAME_LEAVE) {
         lane->peer->left = true;
-        bps_sum_leave(shard->sum, lane->rank);
+        each_engine(shard, bps_sum_leave, lane->rank);
         return BPS_OK;
     }
     if (header->type == BPS_FRAME_FEEDBACK) {
@@ -328,16 +352,20 @@ static bps_status shard_on_message(void *owner, struct bps_link *link, const str
         return on_coding(shard, lane, payload);
     }
     if (header->type == BPS_FRAME_HELD) {
-        return bps_frame_held(shard->sum, lane->rank, header, payload);
+        return bps_frame_held(shard->all.sum, lane->rank, header, payload);
     }
     if (header->type == BPS_FRAME_FINAL) {
-        return bps_frame_final(shard->sum, lane->rank, header, payload);
+        return bps_frame_final(shard->all.sum, lane->rank, header, payload);
     }
-    if (header->type != BPS_FRAME_POISON || comes_late(shard, lane, header)) {
+    if (header->type == BPS_FRAME_GROUP) {
+        return bps_served_announce(&shard->groups, shard->all.sum, shard, lane->rank, lane->number, header, payload);
+    }
+    struct bps_sum *sum = sum_of(shard, header);
+    if (header->type != BPS_FRAME_POISON || comes_late(shard, lane, header) || sum == NULL) {
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    return bps_frame_poison(shard->sum, lane->rank, header, text);
+    return bps_frame_poison(sum, lane->rank, header, text);
 }
 
 /* ---- who may come in ---- */
@@ -414,6 +442,7 @@ static void end_lane(struct lane *lane, const char *text)
     if (lane->peer != NULL) {
         bps_debug(LOG, "worker %u: %s", lane->rank, text);
         lane->peer->lane[lane->number] = NULL;
+        bps_served_lane_ended(&((struct bps_shard *)lane->guest->host)->groups, lane->rank, lane->number);
     }
     free(lane->codings);
     free(lane);
@@ -433,7 +462,7 @@ static void look_for_last(struct bps_shard *shard, uint32_t rank)
         i++;
     }
     if (i == peer->lanes && peer->left && shard_is_elastic(shard)) {
-        bps_sum_gone(shard->sum, rank);
+        each_engine(shard, bps_sum_gone, rank);
     }
 }
 
@@ -472,7 +501,7 @@ static void shard_lose(struct bps_shard *shard, uint32_t rank)
     while ((slice = bps_heap_pop(&peer->results)) != NULL) {
         bps_sum_delivered(slice);
     }
-    bps_sum_gone(shard->sum, rank);
+    each_engine(shard, bps_sum_gone, rank);
 }
 
 static const struct bps_link_handler handler = {
@@ -511,8 +540,9 @@ static void end_generation(struct bps_shard *shard)
     }
     free(shard->peers);
     shard->peers = NULL;
-    bps_sum_free(shard->sum);
-    shard->sum = NULL;
+    bps_served_fini(&shard->groups);
+    bps_sum_free(shard->all.sum);
+    shard->all.sum = NULL;
     bps_view_put(shard->view);
     shard->view = NULL;
     shard->workers = shard->epoch = shard->gone_since = 0;
@@ -536,7 +566,7 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .reducer = shard->reducer,
         .events = &sum_events,
         .number = shard->number,
-        .owner = shard,
+        .owner = &shard->all,
         .transport = shard->net.transport,
         .attach = bps_transport_attach,
         .detach = bps_transport_detach,
@@ -544,7 +574,8 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
     end_generation(shard);
     shard->peers = calloc(book->workers, sizeof *shard->peers);
     bool memory = shard->peers != NULL && group != NULL;
-    bps_status status = memory ? bps_sum_new(&config, &shard->sum) : BPS_ERR_NOMEM;
+    bps_status status = memory ? bps_sum_new(&config, &shard->all.sum) : BPS_ERR_NOMEM;
+    shard->config = config;
     free(group);
     if (status == BPS_OK) {
         shard->view = bps_view_get(view);
@@ -662,7 +693,7 @@ uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w)
 static void gather_late(struct bps_shard *shard)
 {
     pthread_mutex_lock(&shard->late_lock);
-    bps_sum_lateness(shard->sum, &shard->late);
+    bps_sum_lateness(shard->all.sum, &shard->late);
     pthread_mutex_unlock(&shard->late_lock);
 }
 
@@ -676,19 +707,28 @@ void bps_shard_lateness(struct bps_shard *shard, struct bps_lateness *into)
 
 /* ---- life ---- */
 
+static void look_at_rounds(const struct bps_shard *shard, const struct bps_served *of, uint64_t now)
+{
+    const struct bps_conf_cluster *cluster = &shard->conf->cluster;
+    bps_sum_excuse(of->sum, bps_loop_late(shard->loop));
+    bps_sum_check_stalls(of->sum, now, cluster->stall_warning, cluster->stall_timeout);
+}
+
 static void shard_on_tick(void *arg)
 {
     struct bps_shard *shard = arg;
-    const struct bps_conf_cluster *cluster = &shard->conf->cluster;
     uint64_t now = bps_now();
     bps_check(check_shard(shard));
     bps_lobby_sweep(&shard->net.lobby, now);
     bps_lobby_sweep(&shard->local.lobby, now);
     look_at_channels(shard);
-    if (shard->sum != NULL) {
-        bps_sum_excuse(shard->sum, bps_loop_late(shard->loop));
+    if (shard->all.sum != NULL) {
         gather_late(shard);
-        bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
+        bps_served_sweep(&shard->groups);
+        look_at_rounds(shard, &shard->all, now);
+        for (const struct bps_served *group = shard->groups.by_id; group != NULL; group = group->hh.next) {
+            look_at_rounds(shard, group, now);
+        }
     }
 }
 
@@ -738,6 +778,8 @@ bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const cha
     }
     shard->conf = conf;
     shard->number = number;
+    shard->all.shard = shard;
+    shard->groups.config = &shard->config;
     pthread_mutex_init(&shard->late_lock, NULL);
     shard->pinning = pinning;
     shard->pin = *pin;

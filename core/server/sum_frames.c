@@ -174,7 +174,7 @@ bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, 
     return status == BPS_OK ? bps_sum_fail(sum, &failed) : status;
 }
 
-void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
+void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch, uint32_t group)
 {
     const struct bps_spec *spec = slice->spec;
     const struct bps_round_id *id = &slice->id;
@@ -191,6 +191,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .offset = slice->offset,
                                 .root = bps_roles_write(&spec->roles),
                                 .priority = slice->priority,
+                                .group = group,
                                 .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);
     header.length = slice->may_end_early ? header.length : 0;

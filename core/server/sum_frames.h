@@ -36,6 +36,6 @@ bps_status bps_frame_final(struct bps_sum *sum, uint32_t rank, const struct bps_
                            const struct bps_reader *result);
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text);
 /* Writes the headers of a finished slice: of RESULT. */
-void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch);
+void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch, uint32_t group);
 
 #endif

@@ -84,7 +84,7 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    if (header->tensor >= BPS_ID_UNNAMED) {
+    if (header->tensor >= BPS_ID_UNNAMED && header->group == 0) {
         bps_kept_release(&worker->shards->kept, bps_unnamed_kind(header->tensor), header->round & BPS_ID_NUMBER);
     }
     if (task == NULL && bps_task_is_late(worker, header)) {
@@ -155,9 +155,10 @@ bps_status bps_receive_message(void *owner, struct bps_link *link, const struct 
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    if (header->type == BPS_FRAME_FAILED) {
+    bool failed = header->type == BPS_FRAME_FAILED && header->group == 0; /* that others may have to know */
+    if (failed) {
         bps_remote_failed(lane->remote, header, text);
     }
-    return header->type == BPS_FRAME_FAILED && worker->hooks != NULL ? worker->hooks->failed(worker, header, text)
-                                                                     : bps_round_notice(worker, header, text);
+    return failed && worker->hooks != NULL ? worker->hooks->failed(worker, header, text)
+                                           : bps_round_notice(worker, header, text);
 }

@@ -18,7 +18,7 @@
 void bps_remote_poison(struct bps_remote *remote, const struct bps_header *poison, const char *text)
 {
     struct bps_worker *worker = remote->worker;
-    if (remote->has_heirs &&
+    if (remote->has_heirs && poison->group == 0 &&
         bps_kept_fail(&worker->shards->kept, worker->view, remote->index, poison, text) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
@@ -44,6 +44,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
         .round = tensor->named.unnamed ? 0 : tensor->round,
         .root = (uint32_t)-status,
         .view = bps_tensor_view(tensor),
+        .group = bps_tensor_group(tensor),
     };
 }
 
@@ -53,7 +54,10 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
     bool for_group = bps_is_summed_here(tensor, partition);
     uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
-    bps_remote_poison(bps_remote_of(tensor, partition), &header, text);
+    struct bps_remote *remote = bps_remote_of(tensor, partition);
+    if (header.group == 0 || bps_remote_announce(remote, tensor->operation.group)) {
+        bps_remote_poison(remote, &header, text);
+    }
     return true;
 }
 

@@ -195,6 +195,9 @@ static const char *why_unkept(const struct bps_task *task)
     if (task->tensor->worker->conf->server.backups > 0 && !task->tensor->named.form.keeps) {
         return "ended rounds of which late workers have not heard (server.quorum)";
     }
+    if (task->tensor->operation.group != NULL) {
+        return "summed tensors of process groups, of which no result is kept";
+    }
     bool one = bps_sums(&task->roles) && task->roles.to != BPS_EVERYBODY && task->whole > 0;
     return one ? "reduced tensors to one worker, which alone has the result" : NULL;
 }
@@ -230,6 +233,10 @@ bool bps_push_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_push_of(task)->remote;
+    struct bps_process_group *group = task->tensor->operation.group;
+    if (group != NULL && !bps_remote_announce(remote, group)) {
+        return false;
+    }
     if (bps_push_of(task)->kept == NULL && bps_push_of(task)->copy == NULL) {
         note_unkept(task);
     }
@@ -272,6 +279,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .shape = tensor->named.unnamed ? bps_form_mark(&tensor->named.form) : 0,
         .step = operation->trace.step,
         .view = bps_tensor_view(tensor),
+        .group = bps_tensor_group(tensor),
     };
 }
 
@@ -300,7 +308,7 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     const void *payload = NULL;
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= push->flags | (task->for_group ? BPS_FLAG_GROUP : 0);
-    if (task->tensor->named.unnamed) { /* the first call of its kind that has not ended here */
+    if (task->tensor->named.unnamed && header.group == 0) { /* the first call of its kind that has not ended here */
         header.round = task->tensor->worker->over[bps_unnamed_kind(header.tensor)].next & BPS_ID_NUMBER;
     }
     if (task->tensor->named.form.keeps) {

@@ -22,7 +22,7 @@ void bps_remotes_retire(struct bps_worker *worker)
 {
     const struct bps_tensor_entry *tensor;
     if (worker->view == NULL || worker->view->before == NULL || worker->phase != BPS_WORKER_RUNNING || worker->moving ||
-        bps_remotes_is_behind(worker)) {
+        bps_remotes_is_behind(worker) || bps_process_groups_any(&worker->process_groups)) {
         return;
     }
     for (tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {

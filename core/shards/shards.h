@@ -131,11 +131,19 @@ static inline struct bps_push *bps_push_of(const struct bps_task *task)
 static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_worker *worker = tensor->worker;
-    uint16_t shard = tensor->named.unnamed
-                         ? bps_unnamed_shard(&tensor->operation.view->book, &worker->view->book, tensor->id, partition)
-                         : tensor->placed.partition[partition].shard;
+    const struct bps_process_group *group = tensor->operation.group;
+    const struct bps_view *view = tensor->operation.view;
+    uint16_t shard =
+        group != NULL
+            ? bps_unnamed_group_shard(&view->book, &worker->view->book, group->rank, group->n, tensor->id, partition)
+        : tensor->named.unnamed ? bps_unnamed_shard(&view->book, &worker->view->book, tensor->id, partition)
+                                : tensor->placed.partition[partition].shard;
     return worker->shards->remote[shard];
 }
+
+/* ---- process_group.c ---- */
+/* Before the first frame of a process group to a shard. False: no memory, and the job is about to fail. */
+bool bps_remote_announce(struct bps_remote *remote, struct bps_process_group *group);
 
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);

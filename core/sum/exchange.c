@@ -35,7 +35,7 @@ static void exchange_collect(struct bps_round_base *base)
     struct bps_sum *sum = base->key->sum;
     if (of(base)->over && base->holds == 0) {
         exchange_release_blocks(of(base));
-        bps_pool_put(&sum->pool, base, round_bytes(sum));
+        bps_pool_put(sum->pool, base, round_bytes(sum));
     }
 }
 
@@ -97,7 +97,7 @@ static void fail_if_left(struct bps_exchange_round *round)
 static struct bps_round_base *open_round(struct bps_key *key, const struct bps_contribution *c)
 {
     size_t bytes = round_bytes(key->sum);
-    struct bps_exchange_round *round = bps_pool_get(&key->sum->pool, bytes);
+    struct bps_exchange_round *round = bps_pool_get(key->sum->pool, bytes);
     if (round == NULL) {
         return NULL;
     }

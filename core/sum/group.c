@@ -25,7 +25,11 @@ static void make_rings(struct bps_sum *sum)
 static bool contributes(const void *sum, uint32_t rank)
 {
     const struct bps_sum_config *config = &((const struct bps_sum *)sum)->config;
-    return config->only == BPS_SUM_ALL || config->group[rank] == config->only;
+    bool member = config->members == NULL;
+    for (uint32_t i = 0; !member && i < config->members_count; i++) {
+        member = config->members[i] == rank;
+    }
+    return member && (config->only == BPS_SUM_ALL || config->group[rank] == config->only);
 }
 
 bps_status bps_groups_init(struct bps_sum *sum)

@@ -51,7 +51,7 @@ static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ra
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
     size_t bits = (3 + sets * slices) * words * sizeof(uint64_t);
     size_t parts = policy->apart ? slices * n * sizeof(struct bps_part) : 0;
-    struct bps_round *round = bps_pool_get(&sum->pool, head + bits + parts);
+    struct bps_round *round = bps_pool_get(sum->pool, head + bits + parts);
     if (round == NULL) {
         return NULL;
     }
@@ -71,10 +71,16 @@ static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ra
     return round;
 }
 
-static bool has_strangers(const struct bps_sum *sum, const struct bps_roles *roles)
+static bool is_unknown(const struct bps_sum *sum, uint32_t rank)
 {
-    return (roles->from != BPS_EVERYBODY && roles->from >= sum->config.workers) ||
-           (roles->to != BPS_EVERYBODY && roles->to >= sum->config.workers);
+    bool elsewhere = bps_aggregates(sum) && rank < sum->config.workers; /* in another group */
+    return !elsewhere && !bps_ranks_has(&sum->all, rank);
+}
+
+static inline bool has_strangers(const struct bps_sum *sum, const struct bps_roles *roles)
+{
+    return (roles->from != BPS_EVERYBODY && is_unknown(sum, roles->from)) ||
+           (roles->to != BPS_EVERYBODY && is_unknown(sum, roles->to));
 }
 
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
@@ -223,7 +229,7 @@ static void free_round(struct bps_round *round)
     if (round->opener != UINT32_MAX) {
         round->sum->held[round->opener] -= round->memory;
     }
-    bps_pool_put(&round->sum->pool, round, round->memory);
+    bps_pool_put(round->sum->pool, round, round->memory);
 }
 
 void bps_round_collect(struct bps_round *round)

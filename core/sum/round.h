@@ -94,7 +94,7 @@ struct bps_round {
 
 struct bps_sum {
     struct bps_sum_config config;
-    struct bps_pool pool;
+    struct bps_pool *pool, own_pool; /* the pool: its own, or another engine's */
     struct bps_key *keys[BPS_KEY_KINDS];
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
@@ -189,7 +189,7 @@ static inline size_t bps_widened(const struct bps_round *round, size_t bytes)
 static inline char *bps_block_get(struct bps_sum *sum, struct bps_block *block, size_t bytes)
 {
     if (block->data == NULL) {
-        *block = (struct bps_block){bps_pool_get(&sum->pool, bytes), bytes};
+        *block = (struct bps_block){bps_pool_get(sum->pool, bytes), bytes};
     }
     return block->data;
 }
@@ -197,7 +197,7 @@ static inline char *bps_block_get(struct bps_sum *sum, struct bps_block *block, 
 static inline void bps_block_put(struct bps_sum *sum, struct bps_block *block)
 {
     if (block->data != NULL) {
-        bps_pool_put(&sum->pool, block->data, block->bytes);
+        bps_pool_put(sum->pool, block->data, block->bytes);
         block->data = NULL;
     }
 }

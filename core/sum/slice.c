@@ -80,7 +80,7 @@ void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
     if (round == NULL || round->failure != NULL || cursor->hollow) {
         return NULL;
     }
-    void *block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
+    void *block = bps_pool_get(cursor->sum->pool, cursor->bytes);
     if (block != NULL) {
         *opened = *cursor;
         opened->block = block;
@@ -102,7 +102,7 @@ static struct bps_block *placed_entry(const struct bps_sum_cursor *opened)
 void bps_sum_placed(struct bps_sum_cursor *opened)
 {
     bps_assert(opened->block != NULL && opened->round != NULL);
-    struct bps_pool *pool = &opened->sum->pool;
+    struct bps_pool *pool = opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
     struct bps_block *entry = placed_entry(opened);

@@ -28,6 +28,10 @@ static bps_status init(struct bps_sum *sum)
     sum->weight = (double *)(sum->source + sum->all.n);
     sum->origin = (uint32_t *)(sum->weight + sum->all.n);
     sum->gone_bits = sum->left_bits + sum->words;
+    if (config->parent != NULL) {
+        bps_assert(config->parent->words == sum->words);
+        memcpy(sum->left_bits, config->parent->left_bits, 2 * (size_t)sum->words * sizeof *sum->left_bits);
+    }
     snprintf(sum->here, sizeof sum->here, "the server");
     if (bps_aggregates(sum)) {
         config->slice = config->partition;
@@ -45,7 +49,8 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
     sum->config = *config;
     sum->config.held = config->held > 0 ? config->held : BPS_SUM_HELD;
     sum->config.ops[BPS_KEY_ROUNDS] = &bps_rounds_ops;
-    bps_pool_init(&sum->pool, config->attach, config->detach, config->transport);
+    bps_pool_init(&sum->own_pool, config->attach, config->detach, config->transport);
+    sum->pool = config->parent != NULL ? config->parent->pool : &sum->own_pool;
     bps_status status = init(sum);
     if (status != BPS_OK) {
         bps_sum_free(sum);
@@ -62,7 +67,7 @@ void bps_sum_free(struct bps_sum *sum)
     }
     bps_keys_fini(sum);
     bps_heap_fini(&sum->due);
-    bps_pool_fini(&sum->pool);
+    bps_pool_fini(&sum->own_pool);
     bps_groups_fini(sum);
     bps_lateness_fini(&sum->recent);
     bps_lateness_fini(&sum->late);
@@ -100,7 +105,7 @@ void bps_sum_abandon(struct bps_sum_cursor *cursor)
 {
     struct bps_round_base *round = cursor->round;
     if (cursor->block != NULL) {
-        bps_pool_put(&cursor->sum->pool, cursor->block, cursor->bytes);
+        bps_pool_put(cursor->sum->pool, cursor->block, cursor->bytes);
         cursor->block = NULL;
     }
     if (round != NULL) {
@@ -120,6 +125,17 @@ bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
 void bps_sum_delivered(struct bps_sum_slice *slice)
 {
     slice->key->ops->delivered(slice);
+}
+
+bool bps_sum_is_idle(const struct bps_sum *sum)
+{
+    bool idle = true;
+    for (uint32_t kind = 0; kind < BPS_KEY_KINDS; kind++) {
+        for (const struct bps_key *key = sum->keys[kind]; key != NULL; key = key->hh.next) {
+            idle &= key->rounds == NULL;
+        }
+    }
+    return idle;
 }
 
 /* ---- what ends a round otherwise ---- */

@@ -137,9 +137,12 @@ struct bps_sum_config {
     const uint32_t *group;     /* of each worker: the lowest rank of its group; NULL: all alone; copied */
     uint32_t only;             /* aggregator: the one group that contributes; else BPS_SUM_ALL */
     uint32_t leader;           /* with `only`: rank of this process */
-    bool partial;              /* with `only`: neither average nor postscale; the sum goes to the leader */
-    uint64_t held;             /* bytes of rounds that one rank has opened and that are not over; 0: BPS_SUM_HELD */
-    uint32_t number;           /* of a shard in its process, for records */
+    const uint32_t *members;   /* the ranks that contribute, if not all do; read in bps_sum_new() only */
+    uint32_t members_count;
+    struct bps_sum *parent; /* of the same thread, which outlives it: has memory, and knows who has left; NULL: none */
+    bool partial;           /* with `only`: neither average nor postscale; the sum goes to the leader */
+    uint64_t held;          /* bytes of rounds that one rank has opened and that are not over; 0: BPS_SUM_HELD */
+    uint32_t number;        /* of a shard in its process, for records */
     /* Optional. Those who take part in a round, a part of the workers, as long as the engine lives; NULL: all. */
     const struct bps_ranks *(*ranks)(void *owner, const struct bps_round_id *id);
     /*
@@ -258,6 +261,8 @@ static inline void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_tra
  * BPS_ERR_PROTOCOL as above.
  */
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison);
+/* Whether no round is open. */
+bool bps_sum_is_idle(const struct bps_sum *sum);
 /* Whether somebody has come to this round, and it is not over. */
 bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id);
 /*

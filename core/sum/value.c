@@ -124,7 +124,7 @@ static uint32_t pushed_room(const struct answer_slice *s)
 static void drop_pushed(struct answer_slice *s)
 {
     if (s->pushed != NULL) {
-        bps_pool_put(&s->slice.key->sum->pool, s->pushed, pushed_room(s));
+        bps_pool_put(s->slice.key->sum->pool, s->pushed, pushed_room(s));
         s->pushed = NULL;
     }
     s->early = false;
@@ -147,7 +147,7 @@ static void value_collect(struct bps_round_base *base)
         drop_pushed(&a->of[i]);
     }
     bps_key_remove(base);
-    bps_pool_put(&sum->pool, a, a->memory);
+    bps_pool_put(sum->pool, a, a->memory);
 }
 
 static void value_tell(const struct answer *a, enum bps_notice_kind kind, bps_status status, const char *text)
@@ -298,7 +298,7 @@ static bps_status keep_pushed(struct answer_slice *s, const void *data, uint32_t
 {
     const struct bps_spec *spec = s->slice.spec;
     s->pushed_bytes = bytes;
-    s->pushed = bps_pool_get(&s->slice.key->sum->pool, pushed_room(s));
+    s->pushed = bps_pool_get(s->slice.key->sum->pool, pushed_room(s));
     if (s->pushed == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -399,7 +399,7 @@ static void *value_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes
         return NULL;
     }
     if (cursor->block == NULL) {
-        cursor->block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
+        cursor->block = bps_pool_get(cursor->sum->pool, cursor->bytes);
     }
     *bytes = cursor->bytes - offset;
     return cursor->block != NULL ? (char *)cursor->block + offset : NULL;
@@ -510,7 +510,7 @@ static struct answer *answer_new(struct bps_value *v, uint32_t rank, const struc
 {
     struct bps_sum *sum = v->key.sum;
     size_t memory = sizeof(struct answer) + v->slices * sizeof(struct answer_slice);
-    struct answer *a = bps_pool_get(&sum->pool, memory);
+    struct answer *a = bps_pool_get(sum->pool, memory);
     if (a == NULL) {
         return NULL;
     }

@@ -54,7 +54,7 @@ static uint32_t block_bytes(const struct bps_value *v, uint32_t bytes)
 
 struct bps_value_version *bps_value_version(struct bps_value *v, uint32_t bytes)
 {
-    struct bps_value_version *version = bps_pool_get(&v->key.sum->pool, block_bytes(v, bytes));
+    struct bps_value_version *version = bps_pool_get(v->key.sum->pool, block_bytes(v, bytes));
     if (version != NULL) {
         version->uses = 1;
         version->bytes = bytes;
@@ -66,7 +66,7 @@ struct bps_value_version *bps_value_version(struct bps_value *v, uint32_t bytes)
 void bps_value_put(struct bps_value *v, struct bps_value_version *version)
 {
     if (version != NULL && --version->uses == 0) {
-        bps_pool_put(&v->key.sum->pool, version, block_bytes(v, version->bytes));
+        bps_pool_put(v->key.sum->pool, version, block_bytes(v, version->bytes));
     }
 }
 

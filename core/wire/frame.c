@@ -33,12 +33,14 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     memcpy(out, in, BPS_HEADER_BYTES);
     frame_turn((uint8_t *)out);
     bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_NEWCOMERS) ||
-                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FINAL);
+                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_GROUP);
     bool pushes = out->type == BPS_FRAME_PUSH;
     bool coding_fits = out->coding == 0 || pushes;
     bool shape_fits = out->shape == 0 || pushes || out->type == BPS_FRAME_READY;
     bool view_fits = out->view == 0 || pushes || out->type == BPS_FRAME_POISON || out->type == BPS_FRAME_HELD;
     bool for_group = pushes && (out->flags & BPS_FLAG_GROUP) != 0;
     bool late_fits = (out->late == 0 && out->last == 0) || (for_group && out->late != 0);
-    return known && coding_fits && shape_fits && view_fits && late_fits && out->group == 0 ? BPS_OK : BPS_ERR_PROTOCOL;
+    bool unnamed = out->tensor >= BPS_ID_UNNAMED || out->type == BPS_FRAME_GROUP;
+    bool group_fits = out->group == 0 ? out->type != BPS_FRAME_GROUP : unnamed;
+    return known && coding_fits && shape_fits && view_fits && late_fits && group_fits ? BPS_OK : BPS_ERR_PROTOCOL;
 }

@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 13u
+#define BPS_WIRE_VERSION 14u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -73,6 +73,7 @@ enum bps_frame_type {
     BPS_FRAME_HELD,     /* to an heir: this worker has slices of the result of a round: a bit for each; none: all */
     BPS_FRAME_WANT,     /* to a worker: others have not, send me this one */
     BPS_FRAME_FINAL,    /* to a server: this one: bytes of it */
+    BPS_FRAME_GROUP, /* on each lane, before all else of a process group: its members; or it has ended for this one */
 };
 
 /*
@@ -88,6 +89,8 @@ enum bps_frame_type {
 #define BPS_FLAG_EMPTY 1u
 /* POISON: the sender wants FAILED as well, since another worker's reason may have come first. */
 #define BPS_FLAG_ANSWER 1u
+/* GROUP: the sender has ended all that it had in the group. */
+#define BPS_FLAG_ENDS 1u
 /* PUSH, POISON: stands for all ranks of the sender's group, who are on one host and whose sum it carries. */
 #define BPS_FLAG_GROUP 2u
 /* PUSH, POISON, FAILED: of a tensor that all workers of a host send to all others; no answer is wanted. */
@@ -141,7 +144,7 @@ struct bps_header {
     uint16_t late;   /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
     uint32_t view;   /* of a PUSH or POISON: the view that its round is placed by, the same on all workers; 0: none. */
                      /* With BPS_FLAG_KEEPS, of a PUSH or HELD: the newest one in which a server was lost; 0: none */
-    uint32_t group;  /* the process group of the operation; 0: all workers. There are no others yet */
+    uint32_t group;  /* the process group of the operation, whose tensors have no names; 0: all workers */
     uint64_t checksum; /* over header and payload: the link's, which puts it there and takes it away; else 0 */
 };
 

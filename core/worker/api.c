@@ -11,6 +11,7 @@
 
 #include <byteps/elastic.h>
 #include <byteps/framework.h>
+#include <byteps/groups.h>
 
 #include "base/log.h"
 #include "base/report.h"
@@ -66,7 +67,7 @@ static bps_status told(bps_status status, struct bps_report *report)
     return status;
 }
 
-/* The job, counted as used until release(); NULL and a report if there is none. */
+/* The job, counted as used until api_release(); NULL and a report if there is none. */
 static struct bps_worker *acquire(struct bps_report *report)
 {
     atomic_fetch_add(&users, 1);
@@ -82,6 +83,16 @@ static struct bps_worker *acquire(struct bps_report *report)
 static void api_release(void)
 {
     atomic_fetch_sub(&users, 1);
+}
+
+struct bps_worker *bps_api_acquire(struct bps_report *report)
+{
+    return acquire(report);
+}
+
+void bps_api_release(void)
+{
+    api_release();
 }
 
 /* ---- fork ---- */
@@ -578,6 +589,66 @@ bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct b
     return told(status, report);
 }
 
+static inline bps_status api_start(const struct bps_push_pull *request, const struct bps_call *call, bps_handle *out,
+                                   struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_operation_start(worker, request, call, out, report);
+    api_release();
+    return told(status, report);
+}
+
+static inline bps_status api_run(const struct bps_push_pull *request, const struct bps_call *call, uint64_t timeout_ns,
+                                 bps_handle *out, struct bps_report *report)
+{
+    bps_handle spare;
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_operation_run(worker, request, call, timeout_ns, out != NULL ? out : &spare, report);
+    api_release();
+    return told(status, report);
+}
+
+/* The members of its process group take part in a call, which has it already if it is a message. */
+static bps_status find_group(struct bps_worker *worker, const struct bps_push_pull *r, struct bps_call *call,
+                             struct bps_report *report)
+{
+    bps_status status = call->group == NULL ? bps_process_group_use(worker, r->group, &call->group, report) : BPS_OK;
+    const struct bps_process_group *group = call->group;
+    if (call->blocks != NULL) {
+        call->blocks->ranks = group != NULL ? group->n : worker->job.size;
+        call->blocks->own = group != NULL ? group->own : worker->job.rank;
+    }
+    if (status != BPS_OK || group == NULL) {
+        return status;
+    }
+    if (r->name != NULL || r->tensor != 0 || r->rows != NULL) {
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "an operation of a process group has no name, and no rows");
+    }
+    if (group->own == UINT32_MAX) {
+        return bps_fail(report, BPS_ERR_INVALID, "worker %u is no member of process group %u", worker->job.rank,
+                        group->id);
+    }
+    if (call->kind == BPS_KIND_BROADCAST && call->root >= group->n) {
+        return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this process group (0..%u)", call->root,
+                        group->n - 1);
+    }
+    return BPS_OK;
+}
+
+/* Finds out who takes part in a call, and what they do. */
+static bps_status prepare_call(struct bps_worker *worker, const struct bps_push_pull *request, struct bps_call *call,
+                               bps_complete_fn complete, struct bps_report *report)
+{
+    bps_status status = find_group(worker, request, call, report);
+    return status == BPS_OK && complete != NULL ? complete(call, report) : status;
+}
+
 bps_status bps_api_start(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
                          bps_handle *out, struct bps_report *report)
 {
@@ -585,34 +656,29 @@ bps_status bps_api_start(const struct bps_push_pull *request, struct bps_call *c
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = complete != NULL ? complete(worker, call, report) : BPS_OK;
+    bps_status status = prepare_call(worker, request, call, complete, report);
     if (status == BPS_OK) {
-        status = bps_operation_start(worker, request, call, out, report);
+        status = api_start(request, call, out, report);
     }
+    bps_process_group_leave(call->group);
     api_release();
-    return told(status, report);
-}
-
-static inline bps_status api_run(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
-                                 uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
-{
-    bps_handle spare;
-    struct bps_worker *worker = acquire(report);
-    if (worker == NULL) {
-        return BPS_ERR_STATE;
-    }
-    bps_status status = complete != NULL ? complete(worker, call, report) : BPS_OK;
-    if (status == BPS_OK) {
-        status = bps_operation_run(worker, request, call, timeout_ns, out != NULL ? out : &spare, report);
-    }
-    api_release();
-    return told(status, report);
+    return status;
 }
 
 bps_status bps_api_run(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
                        uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
 {
-    return api_run(request, call, complete, timeout_ns, out, report);
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = prepare_call(worker, request, call, complete, report);
+    if (status == BPS_OK) {
+        status = api_run(request, call, timeout_ns, out, report);
+    }
+    bps_process_group_leave(call->group);
+    api_release();
+    return status;
 }
 
 /* Before anything else of it is read. */
@@ -638,7 +704,8 @@ bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *
         return BPS_ERR_INVALID;
     }
     struct bps_call call = {.op = plain_op(request)};
-    return bps_api_start(request, &call, NULL, out, report);
+    return request->group == 0 ? api_start(request, &call, out, report)
+                               : bps_api_start(request, &call, NULL, out, report);
 }
 
 bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
@@ -652,7 +719,8 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         return BPS_ERR_INVALID;
     }
     struct bps_call call = {.op = plain_op(request)};
-    return api_run(request, &call, NULL, timeout_ns, out, report);
+    return request->group == 0 ? api_run(request, &call, timeout_ns, out, report)
+                               : bps_api_run(request, &call, NULL, timeout_ns, out, report);
 }
 
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
@@ -668,7 +736,7 @@ bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t roo
 }
 
 /* A push_pull of nothing: it ends when all workers have started it. */
-static struct bps_push_pull nothing(bps_done_fn done, void *arg)
+static struct bps_push_pull nothing(uint32_t group, bps_done_fn done, void *arg)
 {
     return (struct bps_push_pull){
         .size = sizeof(struct bps_push_pull),
@@ -678,21 +746,33 @@ static struct bps_push_pull nothing(bps_done_fn done, void *arg)
         .postscale = 1.0,
         .done = done,
         .arg = arg,
+        .group = group,
     };
 }
 
-bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
+bps_status bps_group_barrier_async(uint32_t group, bps_done_fn done, void *arg, bps_handle *out,
+                                   struct bps_report *report)
 {
-    const struct bps_push_pull request = nothing(done, arg);
+    const struct bps_push_pull request = nothing(group, done, arg);
     struct bps_call call = {.op = BPS_SUM, .barrier = true};
     return bps_api_start(&request, &call, NULL, out, report);
 }
 
+bps_status bps_group_barrier(uint32_t group, struct bps_report *report)
+{
+    const struct bps_push_pull request = nothing(group, NULL, NULL);
+    struct bps_call call = {.op = BPS_SUM, .barrier = true};
+    return bps_api_run(&request, &call, NULL, BPS_FOREVER, NULL, report);
+}
+
+bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
+{
+    return bps_group_barrier_async(0, done, arg, out, report);
+}
+
 bps_status bps_barrier(struct bps_report *report)
 {
-    const struct bps_push_pull request = nothing(NULL, NULL);
-    struct bps_call call = {.op = BPS_SUM, .barrier = true};
-    return api_run(&request, &call, NULL, BPS_FOREVER, NULL, report);
+    return bps_group_barrier(0, report);
 }
 
 /* A handle is of the job that there is, or of the last one that has ended. */

@@ -205,6 +205,7 @@ static void worker_on_joined(void *owner, struct bps_view *view)
         return;
     }
     worker->view = bps_view_get(view);
+    worker->first_view = bps_view_get(view);
     worker->job.epoch = book->epoch;
     worker->before = (int32_t)worker->job.rank;
     bps_timeline_join(book, worker->job.rank);
@@ -469,7 +470,9 @@ void bps_worker_free(struct bps_worker *worker)
     bps_writer_fini(&worker->forgotten);
     free(worker->told.round);
     bps_names_fini(&worker->names);
+    bps_view_put(worker->first_view);
     bps_view_put(worker->view);
+    bps_process_groups_fini(&worker->process_groups);
     bps_coded_close(worker);
     bps_remotes_free(worker);
     bps_graph_free(worker->graph);
@@ -508,8 +511,8 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
-static const struct bps_step_ops *const push_pull_steps[] = {&bps_push_value, &bps_push_value_rows, &bps_push_rows,
-                                                             &bps_push_coded, &bps_push_plain,      NULL};
+static const struct bps_step_ops *const push_pull_steps[] = {
+    &bps_group_alone, &bps_push_value, &bps_push_value_rows, &bps_push_rows, &bps_push_coded, &bps_push_plain, NULL};
 
 const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool alone)
 {
@@ -608,6 +611,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, int32_t *rank, struct bps
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);
     pthread_mutex_init(&worker->late_lock, NULL);
+    bps_process_groups_init(&worker->process_groups);
     bps_status status = bps_names_init(&worker->names, &bps_tensor_ops);
     worker->names.partition = worker->partition;
     if (status == BPS_OK) {

@@ -71,7 +71,7 @@ struct bps_header rig_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t
 void rig_finished(void *owner, struct bps_sum_slice *slice)
 {
     (void)owner;
-    bps_frame_result(slice, 1);
+    bps_frame_result(slice, 1, 0);
 }
 
 bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank, const struct bps_header *header,

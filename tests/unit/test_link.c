@@ -1138,13 +1138,17 @@ START_TEST(test_headers)
         bool known = (type >= 1 && type <= BPS_FRAME_NEWCOMERS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FINAL);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
-    bytes[4] = BPS_FRAME_PUSH;
-    for (uint32_t i = 84; i < 88;
-         i++) { /* no group but that of all workers, as yet; a checksum is the affair of links */
-        bytes[i] = 1;
-        ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
-        bytes[i] = 0;
+    bytes[84] = 1; /* a process group: its own frame, and those of tensors without a name */
+    for (int type = 1; type < 256; type++) {
+        bytes[4] = (uint8_t)type;
+        bool known = type <= BPS_FRAME_NEWCOMERS || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_GROUP);
+        ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
+    bytes[4] = BPS_FRAME_PUSH;
+    bytes[15] = 0; /* its tensor has a name now */
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[84] = 0;
+    bytes[15] = 0x80;
     bytes[4] = BPS_FRAME_PUSH;
     bytes[79] = 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);

@@ -55,7 +55,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
     (void)owner;
-    bps_frame_result(slice, 1);
+    bps_frame_result(slice, 1, 0);
 }
 
 static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
@@ -876,10 +876,10 @@ START_TEST(test_opened_in_vain)
         }
         ck_assert_ptr_null(s.opened.round);
         ck_assert_ptr_null(s.opened.block);
-        bytes = bytes == 0 ? sum->pool.bytes : bytes;
+        bytes = bytes == 0 ? sum->pool->bytes : bytes;
     }
     ck_assert_uint_eq(heard[0].failures, h.tensor - 1);
-    ck_assert_uint_eq(sum->pool.bytes, bytes);
+    ck_assert_uint_eq(sum->pool->bytes, bytes);
 }
 END_TEST
 

@@ -181,6 +181,7 @@ struct bps_push_pull {
     struct bps_device device; /* of in and out; all 0: host memory */
     double learning_rate;     /* of this round, for the feedback of a coding; 0: not told. The same on all workers */
     struct bps_rows *rows;    /* NULL; or `in` has some rows of the tensor only: sparse.h */
+    uint32_t group;           /* 0: all workers; or one of groups.h, without a name, and `root` counts in it */
 };
 
 /*

@@ -12,6 +12,8 @@
  *     scatter           on the root n blocks       1 block: that for r
  *     all_to_all        n blocks, one for each     n blocks, one from each
  *
+ * In a process group (groups.h) n is its size, and ranks are those in the group.
+ *
  * A block has `count` elements. Blocks of different sizes have counts[n], one for each rank, on those who have all n:
  * in_counts of n blocks in `in`, out_counts of n blocks in `out`. The single block on the other side has counts[r]
  * elements, or `count` in a gather and a scatter, where only the root has counts. Blocks may be empty.
@@ -21,10 +23,11 @@
  * must not overlap otherwise.
  *
  * The operations have no names: the i-th call of a worker, push_pulls and broadcasts without a name counted, meets the
- * i-th of the others. If kind, type, op, root or sizes differ it ends with BPS_ERR_MISMATCH, and a text that names the
- * odd one out, on all workers; where root and another worker, or two workers of an all_to_all, differ about the size of
- * a block that only they have, on these. Workers of one host do not sum among themselves first, and neither stages of
- * worker.graph nor codings work on blocks. Tensors are in host memory.
+ * i-th of the others; those of each process group, its barriers too, are counted apart. If kind, type, op, root or
+ * sizes differ it ends with BPS_ERR_MISMATCH, and a text that names the odd one out, on all workers; where root and
+ * another worker, or two workers of an all_to_all, differ about the size of a block that only they have, on these.
+ * Workers of one host do not sum among themselves first, and neither stages of worker.graph nor codings work on blocks.
+ * Tensors are in host memory.
  */
 #ifndef BYTEPS_COLLECTIVES_H
 #define BYTEPS_COLLECTIVES_H
@@ -50,6 +53,8 @@ struct bps_collective {
     bps_done_fn done;
     void *arg;
     struct bps_device device;
+    uint32_t group; /* 0: all workers; or from bps_group_new() */
+    uint32_t tag;   /* of bps_send() and bps_recv() */
 };
 
 /* Each starts the operation and returns at once, as bps_push_pull_async() does, with the same errors. */
