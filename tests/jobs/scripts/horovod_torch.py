@@ -75,10 +75,10 @@ def check_allgather():
     result = hvd.allgather(x, name="rows")
     assert torch.equal(result, want)
     assert torch.equal(hvd.synchronize(hvd.allgather_async(x)), want)
-    weights = torch.arange(len(want), dtype=torch.float32).reshape(-1, 1) * (me + 1)
+    weights = torch.arange(len(want), dtype=torch.float32).reshape(-1, 1) * (me + 1)  # their mean is the gradient
     (result * weights).sum().backward()
     first = sum(range(me + 1))
-    rows = [[float(first + i) * sum(r + 1 for r in ranks())] * 2 for i in range(me + 1)]
+    rows = [[(first + i) * (hvd.size() + 1) / 2] * 2 for i in range(me + 1)]
     assert x.grad.tolist() == rows, x.grad
     numbers = torch.tensor(me, dtype=torch.int64)
     one, two = hvd.grouped_allgather([numbers, x.detach()], name="group")
@@ -92,8 +92,8 @@ def check_broadcast():
     x = torch.full((2,), float(me), requires_grad=True)
     result = hvd.broadcast(x, root, name="x")  # a name of allreduce, too
     assert result.tolist() == [root] * 2
-    result.sum().backward()
-    assert x.grad.tolist() == [hvd.size() if me == root else 0] * 2
+    (result * (me + 1)).sum().backward()
+    assert x.grad.tolist() == [(hvd.size() + 1) / 2 if me == root else 0] * 2  # the mean
     assert hvd.synchronize(hvd.broadcast_async(x, root)).tolist() == [root] * 2
     y = torch.tensor([me])
     assert hvd.broadcast_(y, root) is y and y.tolist() == [root]
@@ -178,6 +178,8 @@ def check_join_of_allreduces():
             for handle in started:
                 assert hvd.synchronize(handle).tolist() == [active] * 2
             assert hvd.allreduce(torch.full((3,), float(n), dtype=torch.float64)).tolist() == [active] * 3
+            group = hvd.grouped_allreduce([torch.ones(2), torch.ones(3)], name="group", op=hvd.Sum)
+            assert torch.cat(group).tolist() == [active] * 5
             assert hvd.allreduce(torch.ones(1), op=hvd.Sum, compression=hvd.Compression.bf16).item() == active
         assert hvd.join() == n - 1, turn
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == n

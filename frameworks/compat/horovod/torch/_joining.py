@@ -66,22 +66,31 @@ def announce(kind: str) -> None:
         _tell(kind=kind)
 
 
-def announce_allreduce(
-    tensor: torch.Tensor, name: str | None, op: ReduceOp, scales: tuple[float, float], compression: Choice
+def announce_allreduces(
+    tensors: list[torch.Tensor],
+    names: list[str | None],
+    op: ReduceOp,
+    scales: tuple[float, float],
+    compression: Choice,
 ) -> None:
-    """Tell workers that have joined of an allreduce."""
+    """Tell workers that have joined of the allreduces of tensors, which follow one after the other."""
     if not _is_heard():
         return
     if op not in (Average, Sum):
         announce(f"allreduce with op={op.name}, which zeros would change,")
     elif not hasattr(compression, "compress"):
         announce("allreduce of a tensor that is coded on the network")
-    elif tensor.layout is not torch.strided:
+    elif any(tensor.layout is not torch.strided for tensor in tensors):
         announce("allreduce of a sparse tensor")
     else:
-        small, _ = compression.compress(torch.empty(0, dtype=tensor.dtype))
-        kind = str(small.dtype).split(".")[1]
-        _tell(kind="allreduce", name=name, op=op, shape=list(tensor.shape), type=kind, scales=scales)
+        each = [(name, _type(tensor, compression), *tensor.shape) for tensor, name in zip(tensors, names)]
+        _tell(kind="allreduce", op=op, scales=scales, each=each)
+
+
+def _type(tensor, compression):
+    """Return the name of the type in which a tensor is sent."""
+    small, _ = compression.compress(torch.empty(0, dtype=tensor.dtype))
+    return str(small.dtype).split(".")[1]
 
 
 def announce_rounds(optimizer: Any) -> None:
@@ -129,19 +138,19 @@ class _Others:
                 self._done[text] += 1
                 self._do(worker, **json.loads(text))
 
-    def _do(self, worker, kind, name=None, **how):
+    def _do(self, worker, kind, **how):
         if kind == "allreduce":
-            self._add_zeros(name, **how)
+            for name, type, *shape in how["each"]:
+                self._add_zeros(name, torch.zeros(shape, dtype=getattr(torch, type)), how["op"], how["scales"])
         elif kind == "round":
-            self._reducer(worker, name).contribute_nothing(how["steps"])
+            self._reducer(worker, how["name"]).contribute_nothing(how["steps"])
         else:
             raise NotImplementedError(
                 f"join: worker {worker} calls {kind} while worker {rank()} has joined, which cannot take part in that: "
                 "call it on all workers before the first join(), or after all have joined"
             )
 
-    def _add_zeros(self, name, shape, type, op, scales):
-        zeros = torch.zeros(shape, dtype=getattr(torch, type))
+    def _add_zeros(self, name, zeros, op, scales):
         if name in self._named:  # it has ended for the others, who use the name again
             self._named.pop(name).wait()
         handle = bps.allreduce_async_(zeros, None, name, ReduceOp(op), *scales)

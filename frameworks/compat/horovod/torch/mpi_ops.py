@@ -18,7 +18,7 @@ from byteps.torch.compression import Compression
 from byteps.torch.ops import GroupHandle, gradient_name, is_compiling
 
 from ..process_sets import check_all, global_process_set
-from ._joining import announce, announce_allreduce, join
+from ._joining import announce, announce_allreduces, join
 
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Sequence, Union
@@ -89,8 +89,7 @@ def _prepare(tensor, average, op, name, scales, process_set, compression=Compres
     op, name = choose(average, op), _named("allreduce", name)
     group = tensor if isinstance(tensor, list) else [tensor]
     names = _numbered(name, group) if group is tensor else [name]
-    for one, of_it in zip(group, names):
-        announce_allreduce(one, of_it, op, scales, compression)
+    announce_allreduces(group, names, op, scales, compression)
     return op, name
 
 
@@ -104,8 +103,7 @@ def _announce_reverse(results, name, op, postscale, compression):
     names = _numbered(gradient_name(name), seen)
 
     def tell(_):
-        for result, of_it in zip(likes, names):
-            announce_allreduce(result, of_it, op, (1.0, postscale), compression)
+        announce_allreduces(likes, names, op, (1.0, postscale), compression)
 
     if seen:
         likes = [torch.empty_like(result, device="meta", requires_grad=False) for result in seen]
@@ -250,11 +248,27 @@ def _root(process_set, name):
     return _named("broadcast", name)
 
 
+class _Averaged(torch.autograd.Function):
+    """Makes the average of the workers' gradients of their sum, as Horovod's is one."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / size()
+
+
 def broadcast(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Return the tensor of worker root_rank as a new tensor on every worker. Autograd sees it."""
-    return bps.broadcast(tensor, root_rank, _root(process_set, name))
+    """Return the tensor of worker root_rank as a new tensor on every worker.
+
+    Autograd sees it: the gradient is the average of the workers' gradients on the root, and zeros on the others.
+    """
+    result = bps.broadcast(tensor, root_rank, _root(process_set, name))
+    return _Averaged.apply(result) if result.requires_grad else result
 
 
 def broadcast_async(
@@ -282,7 +296,7 @@ def broadcast_async_(
 
 
 class _Gathering(torch.autograd.Function):
-    """The gradient of what a worker has given is the sum of those of its rows over all workers."""
+    """The gradient of what a worker has given is the average of those of its rows over all workers."""
 
     @staticmethod
     def forward(ctx, *tensors):
@@ -294,7 +308,7 @@ class _Gathering(torch.autograd.Function):
         announce("backward() of an allgather")
         own = torch.tensor([shape[0] if shape else 1 for shape in ctx.shapes])
         rows = bps.all_gather(own, sizes=len(own)).view(size(), len(own)).T.tolist()
-        handles = [bps.reduce_scatter_async(g, sizes, op=Sum) for g, sizes in zip(gradients, rows)]
+        handles = [bps.reduce_scatter_async(g, sizes, op=Average) for g, sizes in zip(gradients, rows)]
         return tuple(part.view(shape) for part, shape in zip(wait_all(handles), ctx.shapes))
 
 
