@@ -72,7 +72,7 @@ byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
 free_after_operations()
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__)
+    __getattr__ = absent(__name__, "byteps.compat.horovod.torch")
 
 __all__ = [
     "Compression",

@@ -100,13 +100,38 @@ def _refusing(name, text):
     return refuse
 
 
-def absent(module: str) -> Callable[[str], Any]:
-    """Return a __getattr__ for a module: what Horovod has and BytePS has not is refused by its name, when called."""
+# What the modules of byteps.compat.horovod have nevertheless.
+_COMPLETE = (
+    "ProcessSet",
+    "add_process_set",
+    "remove_process_set",
+    "global_process_set",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "alltoall",
+    "alltoall_async",
+    "reducescatter",
+    "reducescatter_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "join",
+)
+
+
+def absent(module: str, complete: str | None = None) -> Callable[[str], Any]:
+    """Return a __getattr__ for a module: what Horovod has and BytePS has not is refused by its name, when called.
+
+    `complete` is the module that has the whole of Horovod's interface, if there is one.
+    """
 
     def getattr_(name):
         if name not in _ABSENT:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        text = f"{module}.{name} is not there; instead: {_ABSENT[name]}"
+        instead = f"{complete}.{name}" if complete and name in _COMPLETE else _ABSENT[name]
+        text = f"{module}.{name} is not there; instead: {instead}"
         if name == "elastic":  # a module there
             raise AbsentError(text)
         return _refusing(name, text)

@@ -276,7 +276,8 @@ def check_gradients():
 
 def check_absent():
     """What Horovod has and BytePS has not is told by its name, with what to use."""
-    for name, remedy in (("allgather", "push_pull"), ("join", "same number of batches"), ("ProcessSet", "all workers")):
+    complete = "byteps.compat.horovod.torch."
+    for name, remedy in (("allgather", complete), ("join", complete), ("start_timeline", "trace.file")):
         checks.raised(NotImplementedError, lambda name=name: getattr(bps, name)(1),
                       f"byteps.torch.{name} is not there; instead: ", remedy)
     checks.raised(AttributeError, lambda: bps.nosuch, "has no attribute 'nosuch'")
