@@ -25,7 +25,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-PAGES = ("tutorial", "running", "clusters", "scale", "timeline")
+PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod")
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Those for another Python, and the modules with the names that they use.
 OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
@@ -153,7 +153,7 @@ def tests_of(name, **methods):
     return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
 
 
-Readme, Tutorial, Running, Clusters, Scale, Timeline = (tests_of(name) for name in DOCUMENTS)
+Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod = (tests_of(name) for name in DOCUMENTS)
 Tensorflow, Jax, Mxnet = (
     tests_of(
         f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name
@@ -178,12 +178,15 @@ class Words(unittest.TestCase):
 
     def test_names_exist(self):
         scripted.require("torch")
+        import byteps.compat.horovod.torch
         import byteps.torch
 
-        for name in DOCUMENTS:
-            for path in set(re.findall(r"\bbps((?:\.\w+)+)", read(name))):
+        texts = [(name, r"\bbps((?:\.\w+)+)", byteps.torch) for name in DOCUMENTS]
+        texts.append(("docs/horovod.md", r"\bhvd((?:\.\w+)+)", byteps.compat.horovod.torch))
+        for name, pattern, module in texts:
+            for path in set(re.findall(pattern, read(name))):
                 with self.subTest(document=name, name=path):
-                    thing = byteps.torch
+                    thing = module
                     for part in path[1:].split("."):
                         thing = getattr(thing, part)
 
