@@ -16,6 +16,7 @@ operation is in flight its memory belongs to the library: do not write or resize
 from byteps import _basics
 from byteps._basics import *  # noqa: F403
 from byteps._basics import Handle, declare, poll, synchronize
+from byteps._groups import Group, new_group
 
 from .collectives import (
     all_gather,
@@ -24,12 +25,16 @@ from .collectives import (
     all_to_all_async,
     gather,
     gather_async,
+    recv,
+    recv_async,
     reduce,
     reduce_async,
     reduce_scatter,
     reduce_scatter_async,
     scatter,
     scatter_async,
+    send,
+    send_async,
 )
 from .functions import broadcast_object
 from .ops import (
@@ -45,6 +50,7 @@ from .ops import (
 from .sparse import push_pull_sparse, push_pull_sparse_async
 
 __all__ = [
+    "Group",
     "Handle",
     "all_gather",
     "all_gather_async",
@@ -58,6 +64,7 @@ __all__ = [
     "empty",
     "gather",
     "gather_async",
+    "new_group",
     "poll",
     "push_pull",
     "push_pull_async",
@@ -65,12 +72,16 @@ __all__ = [
     "push_pull_inplace",
     "push_pull_sparse",
     "push_pull_sparse_async",
+    "recv",
+    "recv_async",
     "reduce",
     "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
     "scatter",
     "scatter_async",
+    "send",
+    "send_async",
     "synchronize",
 ]
 __all__ += _basics.__all__

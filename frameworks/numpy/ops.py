@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer, start
+from byteps._basics import Handle, choose_op, full_name, run_push_pull, shared_buffer, start
+from byteps._groups import check_root, number_of, party
 from byteps._native import bps as _bps
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from byteps._basics import ReduceOp
+    from byteps._groups import Group
     from byteps._types import T
 
     class _SupportsDLPack(Protocol):
@@ -158,7 +160,7 @@ def _into_ndarray(source):
     return _memory(result), None, result
 
 
-def _in_place(array):
+def in_place(array):
     """Return what the extension takes, and a function that brings the result into the array, or None."""
     if type(array) is _ndarray and array.dtype in _PLAIN and array.flags.carray:  # most are like that
         return array, None
@@ -190,6 +192,7 @@ def push_pull_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[np.ndarray[Shape, Type]]: ...
 @overload
 def push_pull_async(
@@ -201,6 +204,7 @@ def push_pull_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[Exchanged]: ...
 @overload
 def push_pull_async(
@@ -212,6 +216,7 @@ def push_pull_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[NDArray[Any]]: ...
 def push_pull_async(
     array: Any,
@@ -222,12 +227,22 @@ def push_pull_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[Any]:
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
     native = start(
-        _bps.push_pull, source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        _bps.push_pull,
+        source,
+        target,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     return Handle(native, result, finish)
 
@@ -241,15 +256,25 @@ def push_pull_async_inplace(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[T]:
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
     Do not touch the array before synchronize(handle) has returned.
     """
     op = choose_op(average, op)
-    memory, finish = _in_place(array)
+    memory, finish = in_place(array)
     native = start(
-        _bps.push_pull, memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        _bps.push_pull,
+        memory,
+        None,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     return Handle(native, array, finish)
 
@@ -264,6 +289,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> np.ndarray[Shape, Type]: ...
 @overload
 def push_pull(
@@ -275,6 +301,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Exchanged: ...
 @overload
 def push_pull(
@@ -286,6 +313,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> NDArray[Any]: ...
 def push_pull(
     array: Any,
@@ -296,6 +324,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Any:
     """Return the reduction of an array over all workers, as a new array. The argument is not changed.
 
@@ -314,6 +343,7 @@ def push_pull(
             computed in float64 and truncated towards zero; bool cannot be scaled.
         learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost
             under another one is scaled by the ratio of both.
+        group: of the workers that take part, see new_group(); its operations have no name. None: all workers.
 
     Raises:
         TypeError, ValueError: the array cannot be sent (element type, byte order, device).
@@ -324,7 +354,15 @@ def push_pull(
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
     run_push_pull(
-        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        source,
+        target,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     return result if finish is None else finish(result)
 
@@ -338,60 +376,79 @@ def push_pull_inplace(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> T:
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     op = choose_op(average, op)
-    memory, finish = _in_place(array)
+    memory, finish = in_place(array)
     run_push_pull(
-        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate, number_of(group)
     )
     return array if finish is None else finish(array)
 
 
 @overload
 def broadcast_async(
-    array: np.ndarray[Shape, Type], root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: np.ndarray[Shape, Type],
+    root_rank: int = 0,
+    name: str | None = None,
+    priority: int = 0,
+    group: Group | None = None,
 ) -> Handle[np.ndarray[Shape, Type]]: ...
 @overload
 def broadcast_async(
-    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> Handle[Exchanged]: ...
 @overload
 def broadcast_async(
-    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> Handle[NDArray[Any]]: ...
-def broadcast_async(array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0) -> Handle[Any]:
+def broadcast_async(
+    array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
+) -> Handle[Any]:
     """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
-    root = check_root(root_rank)
+    root = check_root(root_rank, party(group))
     source, target, result, finish = _into_new(array)
-    return Handle(start(_bps.broadcast, source, target, full_name(name), root, priority), result, finish)
+    return Handle(
+        start(_bps.broadcast, source, target, full_name(name), root, priority, number_of(group)), result, finish
+    )
 
 
 @overload
 def broadcast(
-    array: np.ndarray[Shape, Type], root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: np.ndarray[Shape, Type],
+    root_rank: int = 0,
+    name: str | None = None,
+    priority: int = 0,
+    group: Group | None = None,
 ) -> np.ndarray[Shape, Type]: ...
 @overload
 def broadcast(
-    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> Exchanged: ...
 @overload
 def broadcast(
-    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0
+    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> NDArray[Any]: ...
-def broadcast(array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0) -> Any:
+def broadcast(
+    array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
+) -> Any:
     """Return the array of worker root_rank, bit by bit the same, as a new array on every worker.
 
     Args:
         array: of the same shape and type on all workers; its values count on the root only.
         root_rank: the worker that sends.
-        name, priority: as for push_pull().
+        name, priority, group: as for push_pull(). In a group root_rank counts its members.
     """
-    return broadcast_async(array, root_rank, name, priority).wait()
+    return broadcast_async(array, root_rank, name, priority, group).wait()
 
 
-def broadcast_inplace(array: T, root_rank: int = 0, name: str | None = None, priority: int = 0) -> T:
+def broadcast_inplace(
+    array: T, root_rank: int = 0, name: str | None = None, priority: int = 0, group: Group | None = None
+) -> T:
     """Replace the array by that of worker root_rank, in place, and return it."""
-    root = check_root(root_rank)
-    memory, finish = _in_place(array)
-    return Handle(start(_bps.broadcast, memory, None, full_name(name), root, priority), array, finish).wait()
+    root = check_root(root_rank, party(group))
+    memory, finish = in_place(array)
+    return Handle(
+        start(_bps.broadcast, memory, None, full_name(name), root, priority, number_of(group)), array, finish
+    ).wait()

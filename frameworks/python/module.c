@@ -347,7 +347,7 @@ static PyMethodDef functions[] = {
     {"alloc", python_alloc, METH_O,
      "alloc(bytes) -> (address, owner) or None\n\nZeroed memory that all workers of the host can map."},
     {"push_pull", python_push_pull, METH_VARARGS,
-     "push_pull(tensor, result, name, op, priority, prescale, postscale) -> Handle\n\n"
+     "push_pull(tensor, result, name, op, priority, prescale, postscale, learning_rate=0, group=0) -> Handle\n\n"
      "result None: in place."},
     {"push_pull_wait", python_push_pull_wait, METH_VARARGS,
      "push_pull_wait(...)\n\nAs push_pull(), and waits: sooner than its handle would."},
@@ -355,13 +355,16 @@ static PyMethodDef functions[] = {
      "push_pull_rows(indices, values, rows, name, op, priority, prescale, postscale) -> (Handle, Rows)\n\n"
      "Of a table of so many rows."},
     {"broadcast", python_broadcast, METH_VARARGS,
-     "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
+     "broadcast(tensor, result, name, root, priority, group=0) -> Handle\n\nresult None: in place."},
     {"collective", python_collective, METH_VARARGS,
-     "collective(kind, tensor, result, in_counts, out_counts, op, root, priority, prescale, postscale) -> Handle\n\n"
-     "Of collectives.h. Tensor or result None: this worker has none; counts None: all blocks have one size."},
+     "collective(kind, tensor, result, in_counts, out_counts, op, root, priority, prescale, postscale, group=0, "
+     "tag=0) -> Handle\n\nOf collectives.h and groups.h. Tensor or result None: this worker has none; counts None: all "
+     "blocks have one size."},
     {"wait_memory", python_wait_memory, METH_O,
      "wait_memory(keep)\n\nSleeps until no operation in flight uses the memory that this object keeps."},
-    {"barrier", python_barrier, METH_NOARGS, "barrier() -> Handle"},
+    {"barrier", python_barrier, METH_VARARGS, "barrier(group=0) -> Handle"},
+    {"group_new", python_group_new, METH_O, "group_new(ranks) -> int\n\nA process group; all workers make it."},
+    {"group_free", python_group_free, METH_O, "group_free(group)\n\nIts operations in flight go on."},
     {NULL, NULL, 0, NULL},
 };
 

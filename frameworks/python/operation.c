@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <byteps/groups.h>
+
 /* What an operation needs until it ends. */
 struct operation {
     struct bps_push_pull request;
@@ -180,8 +182,8 @@ static PyObject *push_pull(PyObject *args, bool waits)
     struct bps_push_pull *request = &operation.request;
     PyObject *in, *out, *name;
 
-    if (!PyArg_ParseTuple(args, "OOOIidd|d", &in, &out, &name, &request->op, &request->priority, &request->prescale,
-                          &request->postscale, &request->learning_rate))
+    if (!PyArg_ParseTuple(args, "OOOIidd|dI", &in, &out, &name, &request->op, &request->priority, &request->prescale,
+                          &request->postscale, &request->learning_rate, &request->group))
         return NULL;
     return operation_run(&operation, in, out, name);
 }
@@ -267,19 +269,23 @@ PyObject *python_broadcast(PyObject *module, PyObject *args)
     PyObject *in, *out, *name;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOIi", &in, &out, &name, &operation.root, &operation.request.priority))
+    if (!PyArg_ParseTuple(args, "OOOIi|I", &in, &out, &name, &operation.root, &operation.request.priority,
+                          &operation.request.group))
         return NULL;
     return operation_run(&operation, in, out, name);
 }
 
-PyObject *python_barrier(PyObject *module, PyObject *none)
+PyObject *python_barrier(PyObject *module, PyObject *args)
 {
     struct python_kept nothing = {.id = 0};
     struct bps_report report = {.text = ""};
+    uint32_t group = 0;
+    bps_status status;
     bps_handle id;
-    bps_status status = bps_barrier_async(NULL, NULL, &id, &report);
 
     (void)module;
-    (void)none;
+    if (!PyArg_ParseTuple(args, "|I", &group))
+        return NULL;
+    status = bps_group_barrier_async(group, NULL, NULL, &id, &report);
     return status < 0 ? python_raise(status, report.text) : python_handle_new(id, &nothing);
 }

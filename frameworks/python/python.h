@@ -135,12 +135,14 @@ PyObject *python_alloc(PyObject *module, PyObject *size);
 PyObject *python_push_pull(PyObject *module, PyObject *args);
 PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);
-PyObject *python_barrier(PyObject *module, PyObject *none);
+PyObject *python_barrier(PyObject *module, PyObject *args);
 
 /* ---- collective.c -------------------------------------------------------------------------------------- */
 
 /* A function of the module; module.c has its signature for Python. Returns a new handle. */
 PyObject *python_collective(PyObject *module, PyObject *args);
+PyObject *python_group_new(PyObject *module, PyObject *ranks);
+PyObject *python_group_free(PyObject *module, PyObject *group);
 
 /* ---- parts.c ------------------------------------------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
 from byteps._basics import Handle, declare, poll, synchronize
+from byteps._groups import Group, new_group
 from byteps._horovod import *  # noqa: F403
 from byteps._horovod import absent
 
@@ -32,12 +33,16 @@ from .collectives import (
     all_to_all_async,
     gather,
     gather_async,
+    recv,
+    recv_async,
     reduce,
     reduce_async,
     reduce_scatter,
     reduce_scatter_async,
     scatter,
     scatter_async,
+    send,
+    send_async,
 )
 from .compression import Compression
 from .diloco import DiLoCo
@@ -78,6 +83,7 @@ __all__ = [
     "Compression",
     "DiLoCo",
     "DistributedOptimizer",
+    "Group",
     "Handle",
     "LocalSGD",
     "PowerSGDState",
@@ -109,6 +115,7 @@ __all__ = [
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "new_group",
     "parallel",
     "poll",
     "powerSGD_hook",
@@ -116,12 +123,16 @@ __all__ = [
     "push_pull_async",
     "push_pull_async_inplace",
     "push_pull_inplace",
+    "recv",
+    "recv_async",
     "reduce",
     "reduce_async",
     "reduce_scatter",
     "reduce_scatter_async",
     "scatter",
     "scatter_async",
+    "send",
+    "send_async",
     "sparse_allreduce_async",
     "synchronize",
 ]

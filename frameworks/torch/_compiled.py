@@ -27,6 +27,12 @@ from . import ops
 _EffectType = getattr(torch.library, "EffectType", None)
 
 
+def require_all(group):
+    """Raise for an operation of a process group."""
+    if group is not None:
+        raise ValueError("a function for torch.compile() has operations of all workers only, not of a process group")
+
+
 def _empty_like(tensor, *_):
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 

@@ -13,7 +13,6 @@ from byteps._basics import (
     Average,
     Handle,
     Sum,
-    check_root,
     choose_op,
     declare,
     full_name,
@@ -31,6 +30,7 @@ from byteps._basics import (
     synchronize,
     wait_all,
 )
+from byteps._groups import check_root, number_of, party
 from byteps._native import bps as _bps
 
 from . import _memory, _rows
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterable, Sequence
 
     from byteps._basics import ReduceOp
+    from byteps._groups import Group
 
     from .compression import Cast, Choice
 
@@ -127,22 +128,22 @@ def gradient_name(name):
     return None if name is None else f"{name}.gradient"
 
 
-def _reverse_push_pull(name, priority, compression, op, prescale, postscale, gradients):
+def _reverse_push_pull(name, priority, compression, op, prescale, postscale, group, gradients):
     """The gradient of a sum is the sum of the gradients."""
     if op not in (Average, Sum):
         raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
-    reduced = _push_pull_all(gradients, gradient_name(name), priority, compression, op, 1.0, postscale)
+    reduced = _push_pull_all(gradients, gradient_name(name), priority, compression, op, 1.0, postscale, group)
     return [gradient if prescale == 1 else gradient * prescale for gradient in reduced]
 
 
-def _reverse_broadcast(root, name, priority, gradients):
+def _reverse_broadcast(root, name, priority, group, gradients):
     """The gradient of the root's tensor is the sum of the gradients; that of the others is zero.
 
     The zeros stem from the sum, so that a second backward pass has the same operations on all workers.
     """
     (gradient,) = gradients
-    total = push_pull(gradient, False, gradient_name(name), priority=priority)
-    return [total if rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
+    total = push_pull(gradient, False, gradient_name(name), priority=priority, group=group)
+    return [total if party(group).rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
 
 
 def _declare_coded(names: Sequence[str | None], compression: Choice) -> Cast:
@@ -209,6 +210,11 @@ def _in_place(tensor, reverse):
     return _memory.memory(work), finish
 
 
+def _require_all(group):
+    if group is not None:
+        raise ValueError("sparse tensors are summed over all workers only, not in a process group")
+
+
 def _push_pull_rows(tensor, name, priority, op, scales, compression=Compression.none):
     if name is None:
         raise ValueError("a sparse tensor needs a name, the same on all workers")
@@ -217,9 +223,7 @@ def _push_pull_rows(tensor, name, priority, op, scales, compression=Compression.
     return Handle(journey.native, tensor, lambda _: journey.land())
 
 
-def sparse_allreduce_async(
-    tensor: torch.Tensor, name: str, op: ReduceOp | None = None
-) -> Callable[[], torch.Tensor]:
+def sparse_allreduce_async(tensor: torch.Tensor, name: str, op: ReduceOp | None = None) -> Callable[[], torch.Tensor]:
     """Start a push_pull of a sparse tensor; what is returned waits for it and returns the result. As Horovod's."""
     return push_pull_async(tensor, name=name, op=op).wait
 
@@ -234,6 +238,7 @@ def push_pull_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[torch.Tensor]:
     """Start a push_pull into a new tensor and return its Handle at once. Arguments as for push_pull().
 
@@ -242,10 +247,20 @@ def push_pull_async(
     del version
     op = choose_op(average, op)
     if _rows.is_sparse(tensor):
+        _require_all(group)
         return _push_pull_rows(tensor, name, priority, op, (prescale_factor, postscale_factor))
     source, target, result = _into_new(tensor)
     native = start(
-        _bps.push_pull, source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        _bps.push_pull,
+        source,
+        target,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     return _handle(native, tensor, result)
 
@@ -260,6 +275,7 @@ def push_pull_async_inplace(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> Handle[torch.Tensor]:
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
@@ -273,11 +289,20 @@ def push_pull_async_inplace(
     memory, finish = _in_place(
         tensor,
         functools.partial(
-            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
+            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor, group
         ),
     )
     native = start(
-        _bps.push_pull, memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        _bps.push_pull,
+        memory,
+        None,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     return Handle(native, tensor, finish)
 
@@ -293,6 +318,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> torch.Tensor:
     """Return the reduction of a tensor over all workers, as a new tensor. The argument is not changed.
 
@@ -316,6 +342,7 @@ def push_pull(
             computed in float64 and truncated towards zero; bool cannot be scaled.
         learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost
             under another one is scaled by the ratio of both.
+        group: of the workers that take part, see new_group(); its operations have no name. None: all workers.
 
     Of a sparse tensor (COO, its first dimension) only the rows that it has are sent, and the result is one that has the
     rows of all workers. It needs a name, and autograd does not see it.
@@ -330,22 +357,30 @@ def push_pull(
     op = choose_op(average, op)
     compression = _declare_coded([name], compression)
     if is_compiling():
+        _compiled.require_all(group)
         small, context = compression.compress(tensor)
-        result = _compiled.push_pull(
-            small, name, op, priority, prescale_factor, postscale_factor, learning_rate
-        )
+        result = _compiled.push_pull(small, name, op, priority, prescale_factor, postscale_factor, learning_rate)
         return compression.decompress(result, context)
     if _rows.is_sparse(tensor):
+        _require_all(group)
         return _push_pull_rows(tensor, name, priority, op, (prescale_factor, postscale_factor), compression).wait()
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)
     run_push_pull(
-        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        source,
+        target,
+        full_name(name),
+        op,
+        priority,
+        prescale_factor,
+        postscale_factor,
+        learning_rate,
+        number_of(group),
     )
     result = compression.decompress(result, context)
     reverse = functools.partial(
-        _reverse_push_pull, name, priority, compression, op, prescale_factor, postscale_factor
+        _reverse_push_pull, name, priority, compression, op, prescale_factor, postscale_factor, group
     )
     _record(reverse, [tensor], [result])
     return result
@@ -367,6 +402,7 @@ def push_pull_inplace(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> torch.Tensor:
     """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull().
 
@@ -376,17 +412,18 @@ def push_pull_inplace(
     del version
     op = choose_op(average, op)
     if is_compiling():
+        _compiled.require_all(group)
         return tensor.copy_(
             _compiled.push_pull(tensor, name, op, priority, prescale_factor, postscale_factor, learning_rate)
         )
     memory, finish = _in_place(
         tensor,
         functools.partial(
-            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
+            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor, group
         ),
     )
     run_push_pull(
-        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate, number_of(group)
     )
     return finish(tensor)
 
@@ -428,27 +465,33 @@ def push_pull_group_sync_inplace(
 
 
 def broadcast_async(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> Handle[torch.Tensor]:
     """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast().
 
     Autograd does not see it.
     """
-    root = check_root(root_rank)
+    root = check_root(root_rank, party(group))
     source, target, result = _into_new(tensor)
-    return _handle(start(_bps.broadcast, source, target, full_name(name), root, priority), tensor, result)
+    return _handle(
+        start(_bps.broadcast, source, target, full_name(name), root, priority, number_of(group)), tensor, result
+    )
 
 
 def broadcast_async_(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0, group: Group | None = None
 ) -> Handle[torch.Tensor]:
     """Start a broadcast in place and return its Handle at once. Arguments as for broadcast_()."""
-    root = check_root(root_rank)
-    memory, finish = _in_place(tensor, functools.partial(_reverse_broadcast, root, name, priority))
-    return Handle(start(_bps.broadcast, memory, None, full_name(name), root, priority), tensor, finish)
+    root = check_root(root_rank, party(group))
+    memory, finish = _in_place(tensor, functools.partial(_reverse_broadcast, root, name, priority, group))
+    return Handle(
+        start(_bps.broadcast, memory, None, full_name(name), root, priority, number_of(group)), tensor, finish
+    )
 
 
-def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0) -> torch.Tensor:
+def broadcast(
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0, group: Group | None = None
+) -> torch.Tensor:
     """Return the tensor of worker root_rank, bit by bit the same, as a new tensor on every worker.
 
     It is differentiable: the gradient is the sum of the workers' gradients on the root, and zeros on the
@@ -457,24 +500,28 @@ def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None, pri
     Args:
         tensor: of the same shape and type on all workers; its values count on the root only.
         root_rank: the worker that sends.
-        name, priority: as for push_pull().
+        name, priority, group: as for push_pull(). In a group root_rank counts its members.
     """
     if is_compiling():
+        _compiled.require_all(group)
         return _compiled.broadcast(tensor, root_rank, name, priority)
-    result = broadcast_async(tensor, root_rank, name, priority).wait()
-    _record(functools.partial(_reverse_broadcast, root_rank, name, priority), [tensor], [result])
+    result = broadcast_async(tensor, root_rank, name, priority, group).wait()
+    _record(functools.partial(_reverse_broadcast, root_rank, name, priority, group), [tensor], [result])
     return result
 
 
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0) -> torch.Tensor:
+def broadcast_(
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0, group: Group | None = None
+) -> torch.Tensor:
     """Replace the tensor by that of worker root_rank, in place, and return it. Arguments as for broadcast().
 
     For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
     parameter: that is changed as under torch.no_grad().
     """
     if is_compiling():
+        _compiled.require_all(group)
         return tensor.copy_(_compiled.broadcast(tensor, root_rank, name, priority))
-    return broadcast_async_(tensor, root_rank, name, priority).wait()
+    return broadcast_async_(tensor, root_rank, name, priority, group).wait()
 
 
 # ---- Horovod's names -------------------------------------------------------------------------------------
@@ -618,17 +665,17 @@ def grouped_allreduce(
     return _push_pull_all(tensors, name, 0, compression, op, prescale_factor, postscale_factor)
 
 
-def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale):
+def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale, group=None):
     tensors = list(tensors)
     for tensor in tensors:
         _memory.check(tensor)
     compression = _declare_coded(_names(name, len(tensors)), compression)
     small = [compression.compress(tensor.detach()) for tensor in tensors]
-    arguments = dict(priority=priority, op=op, prescale_factor=prescale, postscale_factor=postscale)
+    arguments = dict(priority=priority, op=op, prescale_factor=prescale, postscale_factor=postscale, group=group)
     arrived = _group(push_pull_async, [tensor for tensor, _ in small], name, arguments).wait()
     results = [compression.decompress(result, context) for result, (_, context) in zip(arrived, small)]
     _record(
-        functools.partial(_reverse_push_pull, name, priority, compression, op, prescale, postscale),
+        functools.partial(_reverse_push_pull, name, priority, compression, op, prescale, postscale, group),
         tensors,
         results,
     )
