@@ -217,6 +217,29 @@ def check_join_of_steps():
     optimizers[0].step()
 
 
+def check_join_of_other_steps():
+    """Steps of two backward passes, of which one is for a part of the model; sparse and coded gradients."""
+    me, n = hvd.rank(), hvd.size()
+    embedding = torch.nn.Embedding(200, 90, sparse=True)
+    model = torch.nn.Sequential(embedding, torch.nn.Linear(90, 70), torch.nn.Linear(70, 1))
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), 1.0), model.named_parameters(), hvd.Compression.bf16, 2, op=hvd.Sum
+    )
+    before = model[2].bias.detach().clone()
+    for step in range(me):
+        optimizer.zero_grad()
+        model(torch.tensor([me, step])).sum().backward()
+        model[2](torch.ones(1, 70)).sum().backward()
+        optimizer.synchronize()
+        assert model[0].weight.grad.is_sparse
+        with optimizer.skip_synchronize():
+            optimizer.step()
+    assert hvd.join() == n - 1
+    active = sum(n - 1 - step for step in range(me))
+    assert torch.equal(model[2].bias, before - 3 * active)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     checks.main(globals(), hvd)

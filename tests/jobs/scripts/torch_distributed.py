@@ -10,6 +10,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from torch import nn
+from torch.distributed.algorithms import Join
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -192,6 +193,21 @@ def ddp():
     same(module.module.parameters())
 
 
+def uneven():
+    """Worker r has r batches more than worker 0, and PyTorch's Join has all of them end with the same weights."""
+    module = DistributedDataParallel(model())
+    optimizer = sgd(module)
+    with Join([module]):
+        for step in range(STEPS + dist.get_rank()):
+            optimizer.zero_grad()
+            module(data(step)[dist.get_rank()]).pow(2).mean().backward()
+            optimizer.step()
+    mine = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    first = mine.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(mine, first)
+
+
 def zero():
     module = DistributedDataParallel(model())
     train(module, ZeroRedundancyOptimizer(module.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9))
@@ -222,7 +238,7 @@ def fsdp():
 
 
 def all_of_them():
-    for each in (operations, errors, groups, ddp, zero, fsdp):
+    for each in (operations, errors, groups, ddp, uneven, zero, fsdp):
         each()
 
 
