@@ -7,6 +7,7 @@ the job. Process groups are those of all workers, and of one.
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import datetime
 import os
@@ -46,14 +47,25 @@ _OPS = {
 
 _waiter_lock = threading.Lock()
 _waiter: concurrent.futures.ThreadPoolExecutor | None = None
+_waiting = threading.local()  # .here: this is the thread that waits
+
+
+def _be_waiter():
+    _waiting.here = True
 
 
 def _wait_elsewhere(work):
-    """Have a thread wait for a work, as nobody else may: PyTorch waits for its future."""
+    """Have a thread wait for a work, as nobody else may: PyTorch waits for its future.
+
+    What follows a future runs in that thread, and may wait for another one's: so that thread waits at once.
+    """
     global _waiter
+    if hasattr(_waiting, "here"):
+        work._settle()
+        return
     with _waiter_lock:
         if _waiter is None:
-            _waiter = concurrent.futures.ThreadPoolExecutor(1, "byteps-torch")
+            _waiter = concurrent.futures.ThreadPoolExecutor(1, "byteps-torch", _be_waiter)
         _waiter.submit(work._settle)
 
 
@@ -82,14 +94,15 @@ class _Work(dist.Work):
                 self._error = error
             self._done = True
             self._handles, self._finish = (), None
-        if self._future is not None:
-            self._tell()
+            future = self._future
+        if future is not None:
+            self._tell(future)
 
-    def _tell(self):
+    def _tell(self, future):
         if self._error is not None:
-            self._future.set_exception(self._error)
+            future.set_exception(self._error)
         else:
-            self._future.set_result(self._result)
+            future.set_result(self._result)
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """Wait for the operations; the job's own time-outs end them. Raise if one failed."""
@@ -120,13 +133,14 @@ class _Work(dist.Work):
         raise RuntimeError("only what recv() returns has a source")
 
     def get_future(self) -> torch.futures.Future[Any]:
-        if self._future is None:
-            with self._lock:
-                self._future, done = torch.futures.Future(), self._done
-            if done:
-                self._tell()
-            else:
-                _wait_elsewhere(self)
+        if self._future is not None:
+            return self._future
+        with self._lock:
+            self._future, done = torch.futures.Future(), self._done
+        if done:
+            self._tell(self._future)
+        else:
+            _wait_elsewhere(self)
         return self._future
 
 
@@ -249,6 +263,8 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
         self._name = self._description = ""
+        # DistributedDataParallel.join() has C++ code wait for how many still train, and drops what is Python's of that.
+        self._kept: collections.deque[dist.Work] = collections.deque(maxlen=256)
 
     # What PyTorch asks a group.
 
@@ -279,8 +295,18 @@ class ProcessGroup(dist.ProcessGroup):
         """Start operations; each call is a function of the extension with its arguments."""
         if self.size() == 1:
             raise AssertionError("a group of one has no operations")
-        handles = [Handle(start(*call), None) for call in calls]
-        return _Work(handles, result, sides.finish)
+        if calls and torch.autograd._profiler_enabled():
+            return self._start_profiled(calls, result, sides)
+        return _Work([Handle(start(*call), None) for call in calls], result, sides.finish)
+
+    def _start_profiled(self, calls, result, sides):
+        """Start operations that PyTorch's profiler shows until their end."""
+        function, what = calls[0][:2]
+        name = {_bps.push_pull: "all_reduce", _bps.broadcast: "broadcast"}.get(function) or what
+        with torch.profiler.record_function(f"{NAME}:{name}") as record:
+            work = _Work([Handle(start(*call), None) for call in calls], result, sides.finish)
+            record._call_end_callbacks_on_future(work.get_future())
+        return work
 
     def _over(self, pairs, result):
         """In a group of one: the result is what was sent."""
@@ -298,7 +324,10 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         if tensors[0].is_sparse:  # PyTorch gives one tensor
             return self._allreduce_sparse(tensors, _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp))
-        return self.allreduce_coalesced(tensors, opts)
+        work = self.allreduce_coalesced(tensors, opts)
+        if tensors[0].numel() == 1:
+            self._kept.append(work)
+        return work
 
     def _allreduce_sparse(self, tensors, op):
         if op not in (ReduceOp.Sum, ReduceOp.Average):
