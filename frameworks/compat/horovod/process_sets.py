@@ -11,7 +11,10 @@ from byteps._horovod import refuse_process_set
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_REFUSED = "{}: the only process set is global_process_set, of all workers; others are not there"
+REFUSED = (
+    "{}: the only process set is global_process_set, of all workers; instead: new_group() and group= of byteps.torch, "
+    "which has process groups"
+)
 
 
 class ProcessSet:
@@ -21,7 +24,7 @@ class ProcessSet:
 
     def __init__(self, ranks_or_comm: object) -> None:
         """Refuse it."""
-        raise NotImplementedError(_REFUSED.format(f"ProcessSet({ranks_or_comm})"))
+        raise NotImplementedError(REFUSED.format(f"ProcessSet({ranks_or_comm})"))
 
     def size(self) -> int:
         """Return how many workers are in it."""
@@ -58,9 +61,9 @@ def check_all(process_set: ProcessSet | None) -> None:
 
 def add_process_set(process_set: object) -> NoReturn:
     """Refuse it."""
-    raise NotImplementedError(_REFUSED.format(f"add_process_set({process_set})"))
+    raise NotImplementedError(REFUSED.format(f"add_process_set({process_set})"))
 
 
 def remove_process_set(process_set: object) -> NoReturn:
     """Refuse it."""
-    raise NotImplementedError(_REFUSED.format(f"remove_process_set({process_set})"))
+    raise NotImplementedError(REFUSED.format(f"remove_process_set({process_set})"))

@@ -51,10 +51,10 @@ def predivide_scales(factor: float, op: ReduceOp) -> tuple[float, float]:
 def refuse_process_set(process_set: object) -> None:
     """Raise if a program wants only some of the workers; None, or Horovod's number 0, are all of them."""
     if process_set is not None and getattr(process_set, "process_set_id", process_set) != 0:
-        raise NotImplementedError("process_set: there are no process sets; every operation is of all workers")
+        raise NotImplementedError(f"process_set={process_set!r}: there are no process sets here; instead: {_PARTS}")
 
 
-_PARTS = "there are no process sets: every operation is of all workers"
+_PARTS = "process groups, new_group() and group= of byteps.torch and byteps.numpy"
 _HOST = "of byteps.torch and byteps.numpy, which autograd does not see"
 _GATHER = f"all_gather() {_HOST}; or push_pull an array that has zeros but for this worker's part; the sum is all parts"
 _SCATTER = f"reduce_scatter() {_HOST}; or push_pull, and take this worker's part of the result"
@@ -102,10 +102,6 @@ def _refusing(name, text):
 
 # What the modules of byteps.compat.horovod have nevertheless.
 _COMPLETE = (
-    "ProcessSet",
-    "add_process_set",
-    "remove_process_set",
-    "global_process_set",
     "allgather",
     "allgather_async",
     "allgather_object",

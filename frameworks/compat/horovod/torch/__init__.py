@@ -29,7 +29,7 @@ from byteps.torch import elastic
 from byteps.torch.compression import Compression
 from byteps.torch.elastic import HorovodInternalError
 
-from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ..process_sets import REFUSED, ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import _joining, mpi_ops
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .mpi_ops import *  # noqa: F403
@@ -52,7 +52,7 @@ def init(comm: object = None, process_sets: Sequence[object] | str | None = None
     if comm:
         raise NotImplementedError(f"init(comm={comm!r}): a job is made of all workers that byteps run starts")
     if process_sets:
-        raise NotImplementedError(f"init(process_sets={process_sets!r}): the only process set is that of all workers")
+        raise NotImplementedError(REFUSED.format(f"init(process_sets={process_sets!r})"))
     begins = not is_initialized()
     _torch.init()
     if begins:
