@@ -108,9 +108,33 @@ bps_status bps_process_group_new(struct bps_worker *worker, const uint32_t *rank
     bps_status status = check_group_ranks(worker, rank, n, report);
     pthread_mutex_lock(&groups->lock);
     uint32_t id = ++groups->made;
-    if (status == BPS_OK && is_pair_id(id)) {
+    if (status == BPS_OK && id >= BPS_GROUP_OPENED) {
         status =
             bps_fail(report, BPS_ERR_UNSUPPORTED, "this job has made %u process groups; there can be no more", id - 1);
+    }
+    if (status == BPS_OK) {
+        *out = group_add(worker, id, rank, n);
+        status = *out != NULL ? BPS_OK : bps_fail(report, BPS_ERR_NOMEM, "out of memory");
+    }
+    pthread_mutex_unlock(&groups->lock);
+    return status;
+}
+
+bps_status bps_process_group_open(struct bps_worker *worker, uint32_t number, const uint32_t *rank, uint32_t n,
+                                  struct bps_process_group **out, struct bps_report *report)
+{
+    struct bps_process_groups *groups = &worker->process_groups;
+    uint32_t id = BPS_GROUP_OPENED | number;
+    bps_status status = check_group_ranks(worker, rank, n, report);
+    if (status == BPS_OK && number >= BPS_GROUP_NUMBERS) {
+        status = bps_fail(report, BPS_ERR_INVALID, "the number %u of a process group, expected 0..%u", number,
+                          BPS_GROUP_NUMBERS - 1);
+    }
+    pthread_mutex_lock(&groups->lock);
+    struct bps_process_group *other = NULL;
+    HASH_FIND(hh, groups->by_id, &id, sizeof id, other);
+    if (status == BPS_OK && other != NULL) {
+        status = bps_fail(report, BPS_ERR_INVALID, "the process group of number %u is there already", number);
     }
     if (status == BPS_OK) {
         *out = group_add(worker, id, rank, n);

@@ -30,6 +30,8 @@
 struct bps_tensor_entry;
 struct bps_worker;
 
+/* Numbers of bps_group_open() begin here; below are those of bps_group_new(). */
+#define BPS_GROUP_OPENED 0x40000000u
 /* Numbers of groups of two. In a larger job than this a worker cannot send to one other. */
 #define BPS_GROUP_PAIRS 0x80000000u
 #define BPS_PAIRS_RANKS 46340u
@@ -68,6 +70,9 @@ bool bps_process_groups_any(struct bps_process_groups *groups);
  */
 bps_status bps_process_group_new(struct bps_worker *worker, const uint32_t *rank, uint32_t n,
                                  struct bps_process_group **out, struct bps_report *report);
+/* The same with the number of bps_group_open(). */
+bps_status bps_process_group_open(struct bps_worker *worker, uint32_t number, const uint32_t *rank, uint32_t n,
+                                  struct bps_process_group **out, struct bps_report *report);
 /* The caller is a user of the group of this number from now on; NULL for 0. BPS_ERR_INVALID: there is none. */
 bps_status bps_process_group_use(struct bps_worker *worker, uint32_t id, struct bps_process_group **out,
                                  struct bps_report *report);

@@ -95,9 +95,15 @@ static bps_status begin_group(struct bps_served_groups *groups, struct bps_sum *
     return BPS_OK;
 }
 
+static bps_status refuse_group(uint32_t rank, uint32_t id, const char *why)
+{
+    bps_error("shard", "worker %u announces process group %u, which %s", rank, id, why);
+    return BPS_ERR_PROTOCOL;
+}
+
 /* The group of an announcement, which is the first one or says what the others have said. */
-static bps_status announced(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t id,
-                            struct bps_reader *payload, struct bps_served **out)
+static bps_status announced(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t rank,
+                            uint32_t id, struct bps_reader *payload, struct bps_served **out)
 {
     uint32_t workers = groups->config->workers, n = bps_get_u32(payload);
     uint32_t *member = !payload->bad && n > 0 && n <= workers ? read_announced(payload, n, workers) : NULL;
@@ -110,7 +116,7 @@ static bps_status announced(struct bps_served_groups *groups, struct bps_sum *al
         bool same = group->members == n && memcmp(group->member, member, n * sizeof *member) == 0;
         free(member);
         *out = group;
-        return same ? BPS_OK : BPS_ERR_PROTOCOL;
+        return same ? BPS_OK : refuse_group(rank, id, "has other members than another of its workers says");
     }
     if (HASH_COUNT(groups->by_id) >= GROUPS_LIMIT) {
         bps_error("shard", "there are %u process groups here, and no more can be; free those that are not needed",
@@ -127,13 +133,13 @@ bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum 
     bps_assert(lane < BPS_SERVED_LANES);
     bool ends = (header->flags & BPS_FLAG_ENDS) != 0;
     struct bps_served *group = known(groups, header->group);
-    bps_status status = ends ? BPS_OK : announced(groups, all, shard, header->group, payload, &group);
+    bps_status status = ends ? BPS_OK : announced(groups, all, shard, rank, header->group, payload, &group);
     if (status != BPS_OK) {
         return status;
     }
     uint32_t place = group != NULL ? member_place(group, rank) : UINT32_MAX;
     if (place == UINT32_MAX) {
-        return BPS_ERR_PROTOCOL;
+        return refuse_group(rank, header->group, "does not have this worker");
     }
     uint64_t bit = 1ull << lane;
     if (((group->lanes[place] & bit) != 0) != ends) {

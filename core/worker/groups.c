@@ -74,6 +74,21 @@ bps_status bps_group_new(const uint32_t *ranks, uint32_t n, uint32_t *out, struc
     return status;
 }
 
+bps_status bps_group_open(uint32_t number, const uint32_t *ranks, uint32_t n, uint32_t *out, struct bps_report *report)
+{
+    struct bps_process_group *group;
+    struct bps_worker *worker = bps_api_acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_process_group_open(worker, number, ranks, n, &group, report);
+    if (status == BPS_OK) {
+        *out = group->id;
+    }
+    bps_api_release();
+    return status;
+}
+
 bps_status bps_group_free(uint32_t group, struct bps_report *report)
 {
     struct bps_worker *worker = bps_api_acquire(report);

@@ -16,7 +16,8 @@ static int read_ranks(PyObject *ranks, uint32_t *out, Py_ssize_t n)
     return 0;
 }
 
-PyObject *python_group_new(PyObject *module, PyObject *ranks)
+/* Makes a group; or opens that of a number, which is not negative. */
+static PyObject *make(PyObject *ranks, long long number)
 {
     struct bps_report report = {.text = ""};
     Py_ssize_t n = PyTuple_Check(ranks) ? PyTuple_Size(ranks) : -1;
@@ -25,15 +26,30 @@ PyObject *python_group_new(PyObject *module, PyObject *ranks)
     bps_status status;
     uint32_t id;
 
-    (void)module;
     if (list == NULL)
         return n < 0 ? PyErr_Format(PyExc_TypeError, "the ranks must be a tuple") : PyErr_NoMemory();
     if (read_ranks(ranks, list, n) == 0) {
-        Py_BEGIN_ALLOW_THREADS status = bps_group_new(list, (uint32_t)n, &id, &report);
+        Py_BEGIN_ALLOW_THREADS status = number < 0 ? bps_group_new(list, (uint32_t)n, &id, &report)
+                                                   : bps_group_open((uint32_t)number, list, (uint32_t)n, &id, &report);
         Py_END_ALLOW_THREADS result = status < 0 ? python_raise(status, report.text) : PyLong_FromUnsignedLong(id);
     }
     PyMem_Free(list);
     return result;
+}
+
+PyObject *python_group_new(PyObject *module, PyObject *ranks)
+{
+    (void)module;
+    return make(ranks, -1);
+}
+
+PyObject *python_group_open(PyObject *module, PyObject *args)
+{
+    PyObject *ranks;
+    unsigned int number;
+
+    (void)module;
+    return PyArg_ParseTuple(args, "IO", &number, &ranks) ? make(ranks, number) : NULL;
 }
 
 PyObject *python_group_free(PyObject *module, PyObject *group)

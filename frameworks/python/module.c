@@ -364,6 +364,8 @@ static PyMethodDef functions[] = {
      "wait_memory(keep)\n\nSleeps until no operation in flight uses the memory that this object keeps."},
     {"barrier", python_barrier, METH_VARARGS, "barrier(group=0) -> Handle"},
     {"group_new", python_group_new, METH_O, "group_new(ranks) -> int\n\nA process group; all workers make it."},
+    {"group_open", python_group_open, METH_VARARGS,
+     "group_open(number, ranks) -> int\n\nThe same, by its members alone, who have agreed on the number."},
     {"group_free", python_group_free, METH_O, "group_free(group)\n\nIts operations in flight go on."},
     {NULL, NULL, 0, NULL},
 };

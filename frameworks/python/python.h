@@ -142,6 +142,7 @@ PyObject *python_barrier(PyObject *module, PyObject *args);
 /* A function of the module; module.c has its signature for Python. Returns a new handle. */
 PyObject *python_collective(PyObject *module, PyObject *args);
 PyObject *python_group_new(PyObject *module, PyObject *ranks);
+PyObject *python_group_open(PyObject *module, PyObject *args);
 PyObject *python_group_free(PyObject *module, PyObject *group);
 
 /* ---- parts.c ------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 """torch.distributed by BytePS: import this file, and say init_process_group("byteps").
 
 DistributedDataParallel, FSDP and what else uses torch.distributed runs unchanged then, over the workers and servers of
-the job. Process groups are those of all workers, and of one.
+the job.
 """
 
 from __future__ import annotations
@@ -254,14 +254,15 @@ def _rows(tensor, splits, workers):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """All workers of the job, or one. Made by init_process_group() and new_group().
+    """All workers of the job, or some. Made by init_process_group() and new_group().
 
     The operations have no names: all ranks call them in the same order, as with other backends. Tensors on a device go
-    through host memory. send() and recv() are not there.
+    through host memory. Where workers host shards, a group of workers of one host does not use the network.
     """
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, number: int = 0) -> None:
         super().__init__(rank, size)
+        self._number = number  # as the extension has it; 0: all workers
         self._name = self._description = ""
         # DistributedDataParallel.join() has C++ code wait for how many still train, and drops what is Python's of that.
         self._kept: collections.deque[dist.Work] = collections.deque(maxlen=256)
@@ -317,7 +318,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _collective(self, kind, source, target, counts=(None, None), op=ReduceOp.Sum, root=0):
         memory = [None if tensor is None else _memory.memory(tensor) for tensor in (source, target)]
-        return (_bps.collective, kind, *memory, *counts, op, root, 0, 1.0, 1.0)
+        return (_bps.collective, kind, *memory, *counts, op, root, 0, 1.0, 1.0, self._number)
 
     # Reductions.
 
@@ -352,7 +353,8 @@ class ProcessGroup(dist.ProcessGroup):
         if self.size() == 1:
             return self._over((), tensors)
         calls = [
-            (_bps.push_pull, _memory.memory(sides.both(tensor)), None, None, op, 0, 1.0, 1.0) for tensor in tensors
+            (_bps.push_pull, _memory.memory(sides.both(tensor)), None, None, op, 0, 1.0, 1.0, 0.0, self._number)
+            for tensor in tensors
         ]
         return self._start(calls, tensors, sides)
 
@@ -399,7 +401,10 @@ class ProcessGroup(dist.ProcessGroup):
         sides, root = _Sides(), opts.rootRank
         if self.size() == 1:
             return self._over((), tensors)
-        calls = [(_bps.broadcast, _memory.memory(sides.both(tensor)), None, None, root, 0) for tensor in tensors]
+        calls = [
+            (_bps.broadcast, _memory.memory(sides.both(tensor)), None, None, root, 0, self._number)
+            for tensor in tensors
+        ]
         return self._start(calls, tensors, sides)
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
@@ -495,19 +500,34 @@ class ProcessGroup(dist.ProcessGroup):
         self.barrier(opts).wait()
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
-        raise NotImplementedError("byteps has no send(); use broadcast(), scatter() or all_to_all()")
+        sides = _Sides()
+        calls = [(*self._collective("send", sides.read(tensor), None, root=self._peer(dst)), tag) for tensor in tensors]
+        return self._start(calls, tensors, sides)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
-        raise NotImplementedError("byteps has no recv(); use broadcast(), gather() or all_to_all()")
+        sides = _Sides()
+        calls = [
+            (*self._collective("recv", None, sides.write(tensor), root=self._peer(src)), tag) for tensor in tensors
+        ]
+        return self._start(calls, tensors, sides)
+
+    def _peer(self, rank):
+        if rank == self.rank():
+            raise ValueError(f"rank {rank} would send to itself")
+        return rank
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
-        return self.recv(tensors, -1, tag)
+        raise NotImplementedError("byteps has no recv() from any rank; say from which one")
 
     def shutdown(self) -> None:
-        """The job goes on: other groups may use it; it ends with the process, or by byteps.shutdown()."""
+        """End the use of a group that new_group() has made; the job ends with the process, or by byteps.shutdown()."""
+        if self._number != 0 and _bps.is_initialized():
+            _bps.group_free(self._number)
+        self._number = 0
 
     def abort(self) -> None:
         """Likewise."""
+        self.shutdown()
 
 
 # ---- joining ---------------------------------------------------------------------------------------------
@@ -530,19 +550,31 @@ def _is_told():
     return any(name in os.environ for name in ("BYTEPS_CONF", "DMLC_ROLE", "DMLC_NUM_WORKER", "RANK"))
 
 
-def _create(store, rank, size, timeout):
-    del timeout  # cluster.stall_timeout is the job's own
+def _create(options, _):
+    """Return the process group that PyTorch is about to make. The time-outs are the job's, cluster.stall_timeout."""
+    rank, size, store = options.group_rank, options.group_size, options.store
     if not _basics.is_initialized():
         if size == 1 or _is_told():
             _basics.init()
         else:
             _join_by_store(store, rank, size)
-    if size > 1 and (_basics.size(), _basics.rank()) != (size, rank):
+    if size == 1:
+        return ProcessGroup(rank, size)
+    if dist.is_initialized():
+        return ProcessGroup(rank, size, _open_group(store, rank, options.global_ranks_in_group))
+    if (_basics.size(), _basics.rank()) != (size, rank):
         raise RuntimeError(
-            f"byteps has process groups of all workers of the job, or of one; this one has {size} ranks, of which this "
-            f"process is number {rank}, and the job {_basics.size()} workers, of which it is number {_basics.rank()}"
+            f"init_process_group() has {size} ranks, of which this process is number {rank}, and the job of byteps "
+            f"{_basics.size()} workers, of which it is number {_basics.rank()}; they must be the same"
         )
     return ProcessGroup(rank, size)
+
+
+def _open_group(store, rank, ranks):
+    """Open a group of some of the workers, who agree on its number by the store: PyTorch makes it on them alone."""
+    if rank == 0:
+        store.set("byteps/group", str(dist.distributed_c10d._get_default_store().add("byteps/groups", 1)))
+    return _bps.group_open(int(store.get("byteps/group")), tuple(ranks))
 
 
 def _own_address():
@@ -571,4 +603,4 @@ def _meet(url, timeout=datetime.timedelta(minutes=5), **_):
 
 
 dist.register_rendezvous_handler(NAME, _meet)
-dist.Backend.register_backend(NAME, _create, devices=["cpu", "cuda"])
+dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])

@@ -4,6 +4,7 @@
  *
  *     groups all           each operation in groups of many kinds, at the same time; messages in any order of tags
  *     groups many N        makes N small groups, uses and frees them
+ *     groups opened        the last and the first worker open groups by a number
  *     groups threads       four threads, each with a group of its own
  *     groups differ        what is refused, and who is told
  *     groups endless       sums in a group of the first two workers until something fails
@@ -334,6 +335,22 @@ static void *use_often(void *group)
     return NULL;
 }
 
+/* Members alone open groups of a number. */
+static void run_opened(void)
+{
+    uint32_t id, ranks[] = {size - 1, 0};
+    REQUIRE(bps_group_open(BPS_GROUP_NUMBERS, ranks, 1, &id, &report) == BPS_ERR_INVALID);
+    for (uint32_t i = 0; i < 3 && (rank == 0 || rank == size - 1); i++) {
+        struct group group = {.n = 2, .own = rank == 0, .rank = ranks};
+        FINE(bps_group_open(5 + i, ranks, 2, &group.id, &report));
+        REQUIRE(bps_group_open(5 + i, ranks, 2, &id, &report) == BPS_ERR_INVALID);
+        use(&group);
+        FINE(bps_group_free(group.id, &report));
+    }
+    FINE(bps_barrier(&report));
+    puts("fine");
+}
+
 static void run_threads(void)
 {
     struct group group[4];
@@ -435,6 +452,8 @@ int main(int argc, char **argv)
     size = (uint32_t)bps_size();
     if (argc > 1 && strcmp(argv[1], "many") == 0) {
         run_many((uint32_t)atoi(argv[2]));
+    } else if (argc > 1 && strcmp(argv[1], "opened") == 0) {
+        run_opened();
     } else if (argc > 1 && strcmp(argv[1], "threads") == 0) {
         run_threads();
     } else if (argc > 1 && strcmp(argv[1], "differ") == 0) {

@@ -41,6 +41,10 @@ class Groups(unittest.TestCase):
         """Each is freed while its operation is in flight."""
         self.check(run("many", MANY, workers=3), 3)
 
+    def test_opened(self):
+        """By the members alone, at the same numbers."""
+        self.check(run("opened", workers=3), 3)
+
     def test_threads(self):
         self.check(run("threads", workers=2), 2)
 

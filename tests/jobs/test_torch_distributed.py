@@ -22,8 +22,8 @@ class Distributed(unittest.TestCase):
         return result.stdout.replace("finefine", "fine\nfine").count("fine")
 
     def test_torchrun(self):
-        torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "3")
-        self.assertEqual(self.run_python(*torchrun, SCRIPT, "all_of_them"), 3)
+        torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "4")
+        self.assertEqual(self.run_python(*torchrun, SCRIPT, "all_of_them"), 4)
 
     def test_a_store_alone(self):
         self.assertEqual(self.run_python(SCRIPT, "spawn"), 1)

@@ -26,6 +26,13 @@ extern "C" {
  */
 BPS_API bps_status bps_group_new(const uint32_t *ranks, uint32_t n, uint32_t *out, struct bps_report *report);
 /*
+ * The same, called by the members alone, who have agreed otherwise on a number for the group: below BPS_GROUP_NUMBERS,
+ * and of no other group in the life of the job. It returns at once. Members with different ranks end the job.
+ */
+BPS_API bps_status bps_group_open(uint32_t number, const uint32_t *ranks, uint32_t n, uint32_t *out,
+                                  struct bps_report *report);
+#define BPS_GROUP_NUMBERS (1u << 30)
+/*
  * This worker begins nothing in the group any more; operations in flight go on. BPS_ERR_INVALID: there is none such.
  * Each worker frees it for itself, at any time.
  */

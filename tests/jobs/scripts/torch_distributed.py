@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of torch.distributed, over BytePS: `torch_distributed.py NAME`, started by torchrun or by "spawn" itself."""
 
+import math
 import os
 import sys
 import tempfile
@@ -15,6 +16,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 import byteps.torch.distributed  # noqa: F401  (registers the backend)
@@ -83,7 +86,8 @@ def operations():
     tensor = torch.sparse_coo_tensor(torch.empty(2, 0), torch.empty(0), (4, 5))
     dist.all_reduce(tensor)
     assert tensor._nnz() == 0
-    for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.PRODUCT, 6)):
+    ops = ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.PRODUCT, math.factorial(size)))
+    for op, expected in ops:
         tensor = torch.tensor([rank + 1.0])
         dist.reduce(tensor, size - 1, op)
         assert tensor.item() == (expected if rank == size - 1 else rank + 1)
@@ -140,7 +144,7 @@ def errors():
     for call in (
         lambda: dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.BXOR),
         lambda: dist.all_reduce(torch.eye(3).to_sparse(), dist.ReduceOp.MAX),
-        lambda: dist.send(torch.zeros(3), (rank + 1) % size),
+        lambda: dist.recv(torch.zeros(3)),
     ):
         try:
             call()
@@ -153,6 +157,7 @@ def errors():
 
 
 def groups():
+    """All, each alone, pairs that overlap, and one that is destroyed while others are in use."""
     rank, size = dist.get_rank(), dist.get_world_size()
     tensor = torch.ones(2)
     dist.all_reduce(tensor, group=dist.new_group())
@@ -160,13 +165,47 @@ def groups():
     alone = [dist.new_group([each]) for each in range(size)][rank]
     dist.all_reduce(tensor, group=alone)
     assert tensor.eq(size).all() and dist.get_world_size(alone) == 1
-    if size > 2:
-        try:
-            dist.new_group([0, 1])
-        except RuntimeError as error:
-            assert "of all workers of the job, or of one" in str(error), error
-        else:
-            assert rank > 1
+    pairs = [dist.new_group([each, (each + 1) % size]) for each in range(size)]
+    mine, last = pairs[rank], pairs[rank - 1]
+    work = [dist.all_reduce(torch.ones(3), group=pair, async_op=True) for pair in sorted([mine, last], key=pairs.index)]
+    gathered = [torch.empty(1), torch.empty(1)]
+    for each in work:
+        each.wait()
+    for pair in sorted([mine, last], key=pairs.index):
+        dist.all_gather(gathered, torch.full((1,), float(rank)), group=pair)
+        assert [int(each) for each in gathered] == dist.get_process_group_ranks(pair)
+        root = dist.get_global_rank(pair, 1)
+        tensor = torch.full((2,), float(rank))
+        dist.broadcast(tensor, root, group=pair)
+        assert tensor.eq(root).all()
+        dist.barrier(pair)
+        dist.destroy_process_group(pair)
+    dist.barrier()
+
+
+def messages():
+    """In a ring, at once; of two tags; of objects; and of a pair of another group."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    got = torch.empty(100000)
+    calls = [dist.P2POp(dist.irecv, got, before), dist.P2POp(dist.isend, torch.full((100000,), float(rank)), after)]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    assert got.eq(before).all()
+    if rank == 0:
+        first = dist.isend(torch.full((3,), 1.0), 1, tag=1)
+        dist.send(torch.full((2, 2), 2, dtype=torch.int64).t(), 1, tag=2)
+        first.wait()
+        dist.send_object_list(["an object", {"of": 2}], 1)
+    if rank == 1:
+        numbers, tensor = torch.empty(2, 2, dtype=torch.int64), torch.empty(3)
+        assert dist.recv(numbers, 0, tag=2) == 0 and numbers.eq(2).all()
+        dist.recv(tensor, 0, tag=1)
+        assert tensor.eq(1).all()
+        objects = [None, None]
+        dist.recv_object_list(objects, 0)
+        assert objects == ["an object", {"of": 2}], objects
+    dist.barrier()
 
 
 # ---- training --------------------------------------------------------------------------------------------
@@ -237,8 +276,42 @@ def fsdp():
     same([parameter.full_tensor() for parameter in module.parameters()])
 
 
+def meshes():
+    """Two dimensions: shards of replicas, and layers that are split."""
+    size = dist.get_world_size()
+    if size % 2 != 0:
+        return
+    mesh = init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("replicas", "shards"))
+    module = model()
+    fully_shard(module, mesh=mesh)
+    train(module, sgd(module))
+    same([parameter.full_tensor() for parameter in module.parameters()])
+    module = model()
+    parallelize_module(module, mesh["shards"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    train(module, sgd(module), own=False)
+    same([parameter.full_tensor() for parameter in module.parameters()])
+
+
+def pipeline():
+    """A layer for each worker; the first has the inputs, the last the loss."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(3)
+    layers = [nn.Linear(6, 6) for _ in range(size)]
+    inputs, targets = torch.randn(8, 6), torch.randn(8, 6)
+    stage = PipelineStage(layers[rank], rank, size, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, 4, loss_fn=nn.functional.mse_loss)
+    if rank == 0:
+        schedule.step(inputs)
+    else:
+        schedule.step(**({"target": targets} if rank == size - 1 else {}))
+    found = layers[rank].weight.grad.clone()
+    layers[rank].zero_grad()
+    nn.functional.mse_loss(nn.Sequential(*layers)(inputs), targets).backward()
+    assert torch.allclose(found, layers[rank].weight.grad, atol=1e-6), (found - layers[rank].weight.grad).abs().max()
+
+
 def all_of_them():
-    for each in (operations, errors, groups, ddp, uneven, zero, fsdp):
+    for each in (operations, errors, groups, messages, ddp, uneven, zero, fsdp, meshes, pipeline):
         each()
 
 
