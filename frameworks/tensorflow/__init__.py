@@ -27,6 +27,7 @@ from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
 
 from . import elastic
+from .collectives import all_gather, all_to_all, reduce_scatter
 from .compression import Compression
 from .functions import (
     BroadcastGlobalVariablesHook,
@@ -55,6 +56,8 @@ __all__ = [
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
+    "all_gather",
+    "all_to_all",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
@@ -69,6 +72,7 @@ __all__ = [
     "local_size_op",
     "push_pull",
     "rank_op",
+    "reduce_scatter",
     "size_op",
 ]
 __all__ += _basics.__all__

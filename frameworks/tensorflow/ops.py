@@ -98,7 +98,7 @@ def _notes(graph):
 
 
 @contextlib.contextmanager
-def _in_turn(name):
+def in_turn(name):
     """Return a context for one operation: in a tf.function, those of one name run in the order of the program.
 
     It is given a function to be called with the operation's result.
@@ -137,7 +137,7 @@ def _bits(number):
 
 
 def _reduce(tensor, name, op, priority, prescale, postscale, coding=None, learning_rate=None):
-    with _in_turn(name) as made:
+    with in_turn(name) as made:
         return made(
             operations.byteps_push_pull(
                 tensor=tensor,
@@ -154,7 +154,7 @@ def _reduce(tensor, name, op, priority, prescale, postscale, coding=None, learni
         )
 
 
-def _dense(tensor, what):
+def dense(tensor, what):
     """Return a dense tensor of what a user has given."""
     if isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError(f"{what}: a {type(tensor).__name__} is not supported; give its dense form")
@@ -174,7 +174,7 @@ def _reduce_rows(slices, name, op, priority, scales, compression):
     if name is None:
         raise ValueError("push_pull: IndexedSlices need a name in eager mode, the same on all workers: give name=")
     small, context = compression.compress(slices.values)
-    with _in_turn(name) as made:
+    with in_turn(name) as made:
         indices, values = operations.byteps_push_pull_rows(
             indices=tf.cast(slices.indices, tf.int64),
             values=small,
@@ -256,7 +256,7 @@ def push_pull(
     compression = choose_compressor(compression, Compression.none)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         is_rows = isinstance(tensor, tf.IndexedSlices)
-        tensor = _of_tensors(tensor) if is_rows else _dense(tensor, "push_pull")
+        tensor = _of_tensors(tensor) if is_rows else dense(tensor, "push_pull")
         _require_numbers(tensor)
         if name is None:
             name = _default_name("BytePSPushPull", tensor, scope)
@@ -294,7 +294,7 @@ def broadcast(
     root = operator.index(root_rank)
     if root < 0:
         raise InvalidError(f"root_rank={root_rank} is not the rank of a worker; expected 0 or more")
-    tensor = _dense(tensor, "broadcast")
+    tensor = dense(tensor, "broadcast")
     if name is None:
         name = _default_name("BytePSBroadcast", tensor, scope)
     if tensor.dtype.name in _bps.dtypes:
@@ -305,7 +305,7 @@ def broadcast(
 
 
 def _send(tensor, root, name, priority):
-    with _in_turn(name) as made:
+    with in_turn(name) as made:
         return made(
             operations.byteps_broadcast(
                 tensor=tensor,

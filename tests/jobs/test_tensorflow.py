@@ -23,6 +23,10 @@ class Operations(scripted.TestCase):
     def test_two_workers(self):
         self.run_script("tensorflow_ops.py", *scripted.watched(OF_C), workers=2, servers=1)
 
+    @scripted.unwatched
+    def test_collectives(self):
+        self.run_script("tensorflow_collectives.py", workers=3, servers=0)
+
 
 @scripted.unwatched
 class Refusals(unittest.TestCase):
