@@ -33,13 +33,14 @@ def digest_of(texts):
 class Flags:
     """The flags of one round, in flight."""
 
-    def __init__(self, name, digest, steps, states):
-        """Send those of this worker under a name; states: of each parameter."""
+    def __init__(self, name, digest, steps, states, group=0):
+        """Send those of this worker under a name, or in a group; states: of each parameter."""
         mine = [*digest, steps, *states]
         self._steps, self._count = steps, len(mine)
         numbers = array.array("i", [*mine, *(-number for number in mine)])  # much faster than torch.tensor()
         flags = torch.frombuffer(numbers, dtype=torch.int32)
-        self.handle = Handle(_bps.push_pull(_memory.memory(flags), None, name, Max, _MOST_URGENT, 1.0, 1.0), flags)
+        native = _bps.push_pull(_memory.memory(flags), None, name, Max, _MOST_URGENT, 1.0, 1.0, 0.0, group)
+        self.handle = Handle(native, flags)
 
     def wait(self, titles):
         """Return the highest state of each parameter, which has such a title, on any worker.

@@ -133,6 +133,29 @@ class GradientNames:
             _users.remove(self._job, [*dict.fromkeys(self.gradients), self.flags])
 
 
+class NoNames:
+    """Those of a reducer in a process group: its operations have none, and meet in their order."""
+
+    coding = flags = None
+
+    def __init__(self):
+        self.gradients = []
+        self._job = 0
+
+    def are_current(self):
+        """Return whether they are of this job."""
+        return self._job == job_number()
+
+    def take(self, reducer, titled, buckets):
+        """Count the gradients of [(title, parameter)]."""
+        del reducer, buckets
+        self._job = job_number()
+        self.gradients = [None] * len(titled)
+
+    def give_back(self):
+        """Do nothing: the job does not know them."""
+
+
 def _named(bucket, titled):
     """Return a bucket's name, the type of its elements, and how many gradients it has; titled: [(title, parameter)]."""
     (first, owner), (last, _) = titled[bucket.members[0]], titled[bucket.members[-1]]

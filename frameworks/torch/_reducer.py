@@ -14,9 +14,15 @@ several passes in a step only the program knows whether another one will bring w
 within backward() only if nothing is, and otherwise in step(), synchronize() or a GradScaler. A gradient that was
 changed before is found by its version. Another worker may have all its gradients by then, and wait; so whatever else
 this worker waits for, it sends what it has before, and zeros for all others (launch_open()).
+
+In a process group operations meet in their order, which is not that in which autograd finishes gradients: another
+worker may use other parameters. So there a round begins with its flags, and when these have told which gradients the
+workers have, all send those in the order of the parameters; nothing is sent during backward(). Rounds of several
+reducers of a group follow one another, in the order in which they were made.
 """
 
 import contextlib
+import itertools
 import time
 import weakref
 
@@ -25,12 +31,13 @@ import torch
 from byteps._basics import Average, after_reform, before_operations
 from byteps._coding import model_coding_text
 from byteps._errors import Error
+from byteps._groups import number_of, party
 from byteps._native import bps as _bps
 
 from . import _memory, _owners, _rows, _shared
 from ._bucket import Flight, plan
 from ._flags import FROZEN, ROWS, SENT, UNSENT, ZEROS, Flags, digest_of
-from ._gradient_names import GradientNames
+from ._gradient_names import GradientNames, NoNames
 from .compression import Compression, choose
 
 _TOO_MANY = (
@@ -49,6 +56,7 @@ _CHANGED = (
     "clip_grad_norm_()"
 )
 
+_made = itertools.count()
 _alive: "weakref.WeakSet[Reducer]" = weakref.WeakSet()  # the reducers of this process
 
 
@@ -72,13 +80,22 @@ class Reducer:
     """
 
     def __init__(
-        self, named, compression, op, passes=1, ends_in_backward=False, scales=(1.0, 1.0), densify=False
+        self,
+        named,
+        compression,
+        op,
+        passes=1,
+        ends_in_backward=False,
+        scales=(1.0, 1.0),
+        densify=False,
+        group=None,
     ):
         """Declare the gradients of [(name, parameter)] and watch them; some may be frozen for now.
 
         The first in the list is the most urgent until a backward pass has shown a better order. `scales` are
         the factors before and after the reduction; `densify` makes sparse gradients dense; `compression` is one of
-        Compression, or says how the gradients are coded on the network.
+        Compression, or says how the gradients are coded on the network. `group` is that of the workers that take part,
+        None: all.
         """
         self.paused = False
         self.dirty = False
@@ -92,6 +109,11 @@ class Reducer:
         self.rate = _unknown_rate
         self.parameters = []
         self.compression, coding = choose(compression, model_coding_text)
+        party(group)
+        if group is not None and coding is not None:
+            raise ValueError(f"compression={compression!r}: in a group nothing is coded; use one of Compression")
+        self._group = number_of(group)
+        self.place = (self._group, next(_made))  # of its rounds among those of other reducers
         self._op = op
         self._scales = scales
         self._densify = densify
@@ -100,7 +122,7 @@ class Reducer:
         self._expected = frozenset()  # indexes without which no round of several passes ends in backward()
         self._launched = False  # whether there has been a round
         self._titles = []  # the names that the caller gave
-        self._names = GradientNames(coding)
+        self._names = NoNames() if self._group else GradientNames(coding)
         self._buckets = []  # of each gradient
         self._index = {}  # by id(): to hash a tensor would be a call of Python's
         self._left = []  # backward passes to go
@@ -123,7 +145,7 @@ class Reducer:
         """Add parameters; all workers must do that at the same point. ValueError: another reducer has one of them."""
         named = list(named)
         _owners.check(self, named, _alive)
-        if self.compression is Compression.none:  # else copies of another type are sent
+        if self.compression is Compression.none and not self._group:  # else there is nothing to share
             self._hooks += _shared.hook_gradients(parameter for _, parameter in named if parameter.requires_grad)
         # How a gradient is coded depends on its own size; what is coded travels alone.
         buckets = plan([parameter for _, parameter in named], len(self.parameters), together=not self.coding)
@@ -146,8 +168,8 @@ class Reducer:
         self._names.take(self, list(zip(self._titles, self.parameters)), self._buckets)
         # Gradients are sent in the order of their parameter's memory.
         self._digest = digest_of(
-            f"{name} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
-            for name, p in zip(self._names.gradients, self.parameters)
+            f"{name or title} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
+            for name, title, p in zip(self._names.gradients, self._titles, self.parameters)
         )
 
     def _keep_names(self):
@@ -183,7 +205,9 @@ class Reducer:
         return self._names.are_current()
 
     def names(self):
-        """Return the name of each tensor in the job, after what the caller calls its first gradient."""
+        """Return the name of each tensor in the job, if it has one, after what the caller calls its first gradient."""
+        if self._group:
+            return []
         firsts = [bucket.members[0] for bucket in dict.fromkeys(self._buckets)]
         return [(self._titles[i], self._names.gradients[i]) for i in firsts]
 
@@ -262,7 +286,7 @@ class Reducer:
         if self._left[index] == 0:
             if self._finished is not None:
                 self._finished.append(index)
-            if self._board(index, parameter):
+            if self._board(index, parameter) and not self._group:
                 with self._forgetting():
                     self._depart(self._buckets[index])
         else:
@@ -280,10 +304,10 @@ class Reducer:
     def _dense(self, index, gradient):
         """Return what is sent for a gradient; zeros for None."""
         if gradient is None:
-            none = _rows.none_of if index in self._sparse and not self._buckets[index].shared else torch.zeros_like
-            return none(self.parameters[index].detach())
+            rows = index in self._sparse and not self._group and not self._buckets[index].shared
+            return (_rows.none_of if rows else torch.zeros_like)(self.parameters[index].detach())
         if _rows.is_sparse(gradient):
-            if not self._densify and not self._buckets[index].shared:
+            if not self._densify and not self._group and not self._buckets[index].shared:
                 _rows.check(gradient, f"the gradient of {self._titles[index]!r}")
                 return gradient
             gradient = gradient.to_dense()
@@ -306,7 +330,7 @@ class Reducer:
     def _start(self, memory, name, priority, rate):
         if isinstance(memory, torch.Tensor) and _rows.is_sparse(memory):
             return _rows.Journey(memory, name, self._op, priority, self._scales, self.compression)
-        return _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate)
+        return _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate, self._group)
 
     def _is_result(self, index):
         """Return whether a gradient has been reduced in this step."""
@@ -365,15 +389,20 @@ class Reducer:
         self._settle_abandoned()
         self._check_added()
         # Who is late has not said what it sends; so all send everything, and no round of a gradient lacks others.
-        whole = whole or _bps.conf("server.quorum") != "n"
+        whole = not self._group and (whole or _bps.conf("server.quorum") != "n")
         if not self._launched:  # PyTorch's wrapper may have come later
             _owners.check_torch(list(zip(self._titles, self.parameters)))
             self._launched = True
         flying = self._flying
         states = [self._sent(i) if i in flying else self._state(i, whole) for i in range(len(self.parameters))]
-        self._flags = Flags(self._names.flags, self._digest, self.steps, states)
+        self._flags = Flags(self._names.flags, self._digest, self.steps, states, self._group)
         self._used = None
-        self._send(states)
+        if self._group:
+            start = time.perf_counter()
+            self._learn()
+            self.waited += time.perf_counter() - start
+        else:
+            self._send(states)
         if self._finished:
             self._learn_priorities()
         self.reduced = False
@@ -396,7 +425,7 @@ class Reducer:
         """Send the buckets of what these states say is sent, unless they are on their way."""
         flying = self._flying
         missing = [self._buckets[i] for i, state in enumerate(states) if state >= ZEROS and i not in flying]
-        for bucket in dict.fromkeys([*self._boarding, *missing]):
+        for bucket in sorted({*self._boarding, *missing}, key=lambda bucket: bucket.members.start):
             for index in bucket.members:
                 self._board_late(index)
             self._depart(bucket)
@@ -524,7 +553,7 @@ def _end_backward(backward):
         return
     for reducer in watching:
         reducer.watch(None)
-    complete = [reducer for reducer in watching if reducer.complete]
+    complete = sorted((reducer for reducer in watching if reducer.complete), key=lambda reducer: reducer.place)
     for reducer in complete:  # all before one is waited for: another worker may have others, or wait in another order
         reducer.launch(whole=len(complete) > 1)
     for reducer in complete:
@@ -547,7 +576,7 @@ def _end_with_outer(node, watching):
 def launch_open():
     """Launch rounds that other workers may wait for, before this worker waits for something else."""
     if _current_backward() == -1:
-        for reducer in [reducer for reducer in _alive if reducer.open]:
+        for reducer in sorted((reducer for reducer in _alive if reducer.open), key=lambda reducer: reducer.place):
             reducer.launch(whole=True)
 
 

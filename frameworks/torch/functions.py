@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from byteps._basics import check_root, rank, require_equal
+from byteps._basics import require_equal
+from byteps._groups import check_root, number_of, party
 
 from . import _memory
 from .ops import broadcast_, broadcast_async_, wait_all
@@ -16,12 +17,17 @@ from .ops import broadcast_, broadcast_async_, wait_all
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Tuple, TypeVar, Union
 
+    from byteps._groups import Group
+
     T = TypeVar("T")
     Nested = Union[torch.Tensor, Dict[Any, Any], List[Any], Tuple[Any, ...], None]
 
 
 def broadcast_parameters(
-    params: dict[Any, Any] | list[Any] | Iterable[Nested], root_rank: int = 0, prefix: str = "Parameter."
+    params: dict[Any, Any] | list[Any] | Iterable[Nested],
+    root_rank: int = 0,
+    prefix: str = "Parameter.",
+    group: Group | None = None,
 ) -> None:
     """Replace tensors by those of worker root_rank, in place and bit by bit the same; all are in flight at
     once.
@@ -33,12 +39,13 @@ def broadcast_parameters(
             list.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
+        group: of the workers that take part, whose ranks root_rank counts; None: all.
 
     Raises:
         TypeError, ValueError: params is something else, or a tensor cannot be sent.
         MismatchError: the workers' names, shapes or types differ. All of them get it.
     """
-    root = check_root(root_rank)
+    root = check_root(root_rank, party(group))
     if isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, "__iter__"):
         raise ValueError(
             f"invalid params of type: {type(params).__name__}; expected a dict or a sequence of tensors or of "
@@ -57,10 +64,10 @@ def broadcast_parameters(
                 "expected a tensor"
             )
     lines = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in pairs] + [name for name, *_ in others]
-    require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast")
-    _broadcast_all(((prefix + name, tensor) for name, tensor in pairs), root)
+    require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast", number_of(group))
+    _broadcast_all(((prefix + name, tensor) for name, tensor in pairs), root, group)
     if others:
-        values = broadcast_object([value for _, value, _, _ in others], root)
+        values = broadcast_object([value for _, value, _, _ in others], root, group=group)
         for value, (_, _, container, key) in zip(values, others):
             container[key] = value
 
@@ -97,33 +104,39 @@ def _is_pair(value):
     )
 
 
-def _broadcast_all(pairs, root):
+def _broadcast_all(pairs, root, group):
     distinct = {name: tensor for name, tensor in pairs}
     with torch.no_grad():  # parameters may change
-        handles = [broadcast_async_(tensor, root, name) for name, tensor in distinct.items()]
+        handles = [
+            broadcast_async_(tensor, root, None if group else name, group=group) for name, tensor in distinct.items()
+        ]
     wait_all(handles)
 
 
 @overload
-def broadcast_object(obj: None, root_rank: int = 0, name: str | None = None) -> Any: ...
+def broadcast_object(
+    obj: None, root_rank: int = 0, name: str | None = None, group: Group | None = None
+) -> Any: ...
 
 
 @overload
-def broadcast_object(obj: T, root_rank: int = 0, name: str | None = None) -> T: ...
+def broadcast_object(obj: T, root_rank: int = 0, name: str | None = None, group: Group | None = None) -> T: ...
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None, group: Group | None = None) -> Any:
     """Return the object of worker root_rank on every worker; on the root the object itself.
 
     Args:
         obj: anything that can be pickled; it counts on the root only.
         root_rank: the worker that sends. The others execute what unpickling its bytes means.
-        name: needed only if several threads broadcast at once.
+        name: needed only if several threads broadcast at once; a group has none.
+        group: of the workers that take part, whose ranks root_rank counts; None: all.
     """
-    root = check_root(root_rank)
-    data = pickle.dumps(obj) if rank() == root else b""
+    members = party(group)
+    root = check_root(root_rank, members)
+    data = pickle.dumps(obj) if members.rank() == root else b""
     size = torch.tensor([len(data)], dtype=torch.int64, device="cpu")
-    broadcast_(size, root, None if name is None else f"Size.{name}")
+    broadcast_(size, root, None if name is None else f"Size.{name}", group=group)
     room = int(size)
     if name is not None:  # a tensor keeps its size, so take one of few sizes
         room = max(1024, 1 << (room - 1).bit_length())
@@ -131,8 +144,8 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> A
     buffer = torch.zeros(room, dtype=torch.uint8, device="cpu")
     if data:
         buffer[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    broadcast_(buffer, root, name)
-    return obj if rank() == root else pickle.loads(buffer.numpy()[: int(size)].tobytes())
+    broadcast_(buffer, root, name, group=group)
+    return obj if members.rank() == root else pickle.loads(buffer.numpy()[: int(size)].tobytes())
 
 
 # ---- the state of an optimizer ---------------------------------------------------------------------------
@@ -207,7 +220,7 @@ def _install(optimizer, content):
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int = 0, prefix: str = "Parameter."
+    optimizer: torch.optim.Optimizer, root_rank: int = 0, prefix: str = "Parameter.", group: Group | None = None
 ) -> None:
     """Give all workers the optimizer state and options of worker root_rank, bit by bit the same.
 
@@ -219,6 +232,7 @@ def broadcast_optimizer_state(
             groups of parameters on all workers.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
+        group: of the workers that take part, whose ranks root_rank counts; None: all.
 
     Raises:
         ValueError: the optimizer is LBFGS.
@@ -228,20 +242,21 @@ def broadcast_optimizer_state(
         raise ValueError("cannot broadcast torch.optim.LBFGS state")
     if hasattr(optimizer, "flush"):
         optimizer.flush()
-    root = check_root(root_rank)
+    members = party(group)
+    root = check_root(root_rank, members)
     shapes = [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
-    require_equal(f"root {root}: {shapes}", "the optimizer's groups of parameters")
+    require_equal(f"root {root}: {shapes}", "the optimizer's groups of parameters", number_of(group))
     tensors = []
 
     def keep(tensor):
         tensors.append(tensor)
         return _Slot(tensor)
 
-    if rank() == root:
-        broadcast_object(_replace(_collect(optimizer), torch.Tensor, keep), root)
+    if members.rank() == root:
+        broadcast_object(_replace(_collect(optimizer), torch.Tensor, keep), root, group=group)
         content = None
     else:
-        content, tensors = _make_room(optimizer, broadcast_object(None, root))
-    _broadcast_all(((f"{prefix}optimizer.{i}", tensor) for i, tensor in enumerate(tensors)), root)
+        content, tensors = _make_room(optimizer, broadcast_object(None, root, group=group))
+    _broadcast_all(((f"{prefix}optimizer.{i}", tensor) for i, tensor in enumerate(tensors)), root, group)
     if content is not None:
         _install(optimizer, content)

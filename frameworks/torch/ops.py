@@ -535,6 +535,7 @@ def allreduce(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> torch.Tensor:
     """Horovod's name of push_pull()."""
     return push_pull(
@@ -545,6 +546,7 @@ def allreduce(
         op=op,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
+        group=group,
     )
 
 
@@ -555,9 +557,10 @@ def allreduce_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> torch.Tensor:
     """Horovod's name of push_pull_inplace()."""
-    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor).wait()
+    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, group).wait()
 
 
 def allreduce_async(
@@ -567,10 +570,11 @@ def allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> Handle[torch.Tensor]:
     """Horovod's name of push_pull_async()."""
     return push_pull_async(
-        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor, group=group
     )
 
 
@@ -581,10 +585,11 @@ def allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> Handle[torch.Tensor]:
     """Horovod's name of push_pull_async_inplace()."""
     return push_pull_async_inplace(
-        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor, group=group
     )
 
 
@@ -621,6 +626,7 @@ def grouped_allreduce_async(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> GroupHandle:
     """Start a push_pull of each tensor into a new one and return one handle for all.
 
@@ -630,7 +636,13 @@ def grouped_allreduce_async(
         push_pull_async,
         tensors,
         name,
-        dict(average=average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor),
+        dict(
+            average=average,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        ),
     )
 
 
@@ -641,13 +653,20 @@ def grouped_allreduce_async_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> GroupHandle:
     """Start a push_pull of each tensor in place and return one handle for all."""
     return _group(
         push_pull_async_inplace,
         tensors,
         name,
-        dict(average=average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor),
+        dict(
+            average=average,
+            op=op,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            group=group,
+        ),
     )
 
 
@@ -659,10 +678,11 @@ def grouped_allreduce(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> list[torch.Tensor]:
     """Return the push_pull of each tensor of a list; all are in flight at once. Autograd sees it."""
     op = choose_op(average, op)
-    return _push_pull_all(tensors, name, 0, compression, op, prescale_factor, postscale_factor)
+    return _push_pull_all(tensors, name, 0, compression, op, prescale_factor, postscale_factor, group)
 
 
 def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale, group=None):
@@ -689,9 +709,10 @@ def grouped_allreduce_(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> list[torch.Tensor]:
     """Reduce each tensor of a list in place and return them; all are in flight at once."""
-    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor).wait()
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, group).wait()
 
 
 from . import _compiled  # noqa: E402  (its operators are the functions above)

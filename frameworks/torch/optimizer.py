@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from byteps._async import check_arguments
+from byteps._async import check_arguments, refuse
 from byteps._basics import Average, choose_op, end_step, is_async
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, Union
 
     from byteps._basics import ReduceOp
+    from byteps._groups import Group
 
     from .compression import Choice
 
@@ -273,6 +274,7 @@ def DistributedOptimizer(
     num_groups: int = 0,
     groups: int | Sequence[Sequence[torch.Tensor]] | None = None,
     sparse_as_dense: bool = False,
+    group: Group | None = None,
 ) -> _Wrapped:
     """Return an optimizer that reduces the gradients over all workers before each step.
 
@@ -315,6 +317,9 @@ def DistributedOptimizer(
             sent together. A number of groups, or a list of lists of parameters.
         sparse_as_dense: make sparse gradients dense, and leave dense ones in the parameters. Otherwise only the
             rows that some worker has are sent, and the gradients stay sparse.
+        group: of the workers that take part, see new_group(); None: all. A group has no names, so its members send
+            gradients in one order, when backward() has ended: nothing overlaps. Rows of sparse gradients travel in
+            dense tensors, and nothing is coded.
 
     Raises:
         TypeError, ValueError: names are missing or not unique, or an argument makes no sense; or a parameter has
@@ -328,12 +333,14 @@ def DistributedOptimizer(
     if is_async():
         compressed = compression not in (None, False, Compression.none)
         check_arguments(compressed, gradient_predivide_factor, op)
+        if group is not None:
+            refuse("has no process groups")
         unwrap(optimizer)
         return share(optimizer, Asynchronous, Shared(named))
     scales = predivide_scales(gradient_predivide_factor, op)
     check_momentum(choose(compression, model_coding_text)[1], have_momentum(optimizer.param_groups))
     unwrap(optimizer)
-    reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
+    reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense, group)
     return wrap(optimizer, _Distributed, reducer)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's own DistributedDataParallel, whose buckets a hook reduces by push_pull."""
+"""DistributedDataParallel: in process groups; and PyTorch's own, whose buckets a hook reduces by push_pull."""
 
 import os
 import tempfile
@@ -9,6 +9,15 @@ import harness
 import scripted
 
 scripted.require("torch")
+
+
+class Groups(scripted.TestCase):
+    """DistributedOptimizer, DistributedDataParallel and SyncBatchNorm of some of the workers."""
+
+    framework = "torch"
+
+    def test_training(self):
+        self.run_script("torch_groups.py", workers=3, servers=0)
 
 
 class Hook(scripted.TestCase):

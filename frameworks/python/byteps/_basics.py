@@ -435,12 +435,12 @@ def declare(name: str, compression: Coding = None, mode: str | None = None) -> N
     _bps.declare([full_name(name)], coding_text(compression), _MODES[mode])
 
 
-def require_equal(text: str, what: str) -> None:
-    """Raise MismatchError on all workers if they do not all have the same text about something."""
+def require_equal(text: str, what: str, group: int = 0) -> None:
+    """Raise MismatchError on all workers, or members of a group, that do not all have the same text about something."""
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     both = (ctypes.c_uint8 * 32)(*digest, *(255 - byte for byte in digest))
     tensor = (ctypes.addressof(both), (32,), _bps.dtypes["uint8"], both)
-    run_push_pull(tensor, None, None, Max, 0, 1.0, 1.0)
+    run_push_pull(tensor, None, None, Max, 0, 1.0, 1.0, 0.0, group)
     if any(a + b != 255 for a, b in zip(both[:16], both[16:])):
         raise MismatchError(f"{what} differ between the workers in names, shapes or types; here: {text[:500]}")
 

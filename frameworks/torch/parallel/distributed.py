@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from byteps._basics import Average, end_step
+from byteps._groups import Group
 
 from .._reducer import Reducer, may_train
 from ..compression import Compression
@@ -62,7 +63,7 @@ class DistributedDataParallel(torch.nn.Module):
         output_device: Device | None = None,
         dim: int = 0,
         init_sync: bool = True,
-        process_group: None = None,
+        process_group: Group | None = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,
@@ -85,7 +86,9 @@ class DistributedDataParallel(torch.nn.Module):
             output_device, dim, bucket_cap_mb, find_unused_parameters, check_reduction, gradient_as_bucket_view,
                 static_graph: accepted, as programs for PyTorch's class have them, and without effect: there is one
                 device, what travels together is chosen here, and which parameters are used may change with each step.
-            process_group, mixed_precision, device_mesh: PyTorch's own means, which only None leaves to BytePS.
+            process_group: of the workers that take part, as new_group() returns it; the first of them is worker 0.
+                Gradients are sent when backward() has ended then. None: all. Those of torch.distributed are refused.
+            mixed_precision, device_mesh: PyTorch's own means, which only None leaves to BytePS.
 
         Raises:
             ValueError: a device, or an argument, that makes no sense here; or a parameter has another optimizer or
@@ -95,14 +98,17 @@ class DistributedDataParallel(torch.nn.Module):
         del output_device, dim, bucket_cap_mb, find_unused_parameters, check_reduction, gradient_as_bucket_view
         del static_graph
         _check_devices(module, device_ids)
-        _check_none(process_group=process_group, mixed_precision=mixed_precision, device_mesh=device_mesh)
+        group = process_group if isinstance(process_group, Group) else None
+        _check_none(process_group=None if group else process_group)
+        _check_none(mixed_precision=mixed_precision, device_mesh=device_mesh)
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._queued = False
         named = [(name, p) for name, p in module.named_parameters() if may_train(p)]
         if init_sync:
-            broadcast_parameters(module.state_dict())
-        self._reducer = Reducer(named, compression, Average)
+            broadcast_parameters(module.state_dict(), group=group)
+        self._group = group
+        self._reducer = Reducer(named, compression, Average, group=group)
         self._reducer.on_gradient = self._on_gradient
 
     def forward(self, *inputs: Any, **keywords: Any) -> Any:
@@ -139,7 +145,8 @@ class DistributedDataParallel(torch.nn.Module):
 
     def _broadcast_buffers(self):
         buffers = self.module.named_buffers()
-        wait_all([broadcast_async_(buffer, 0, f"Buffer.{name}") for name, buffer in buffers])
+        group = self._group
+        wait_all([broadcast_async_(b, 0, None if group else f"Buffer.{name}", group=group) for name, b in buffers])
 
     # The end of backward() is a callback of the autograd engine. It has to be queued from the outermost
     # pass, which begins at the output; a gradient may also come from a pass inside it, such as that of a
