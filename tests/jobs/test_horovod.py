@@ -20,6 +20,9 @@ class Horovod(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("horovod_torch.py", workers=3, servers=1)
 
+    def test_process_sets(self):
+        self.run_script("horovod_sets.py", workers=3, servers=1)
+
     def test_operation_that_needs_a_worker_that_has_joined(self):
         for call, kind in (
             ("hvd.allgather(x)", "allgather"),

@@ -29,7 +29,8 @@ from byteps.torch import elastic
 from byteps.torch.compression import Compression
 from byteps.torch.elastic import HorovodInternalError
 
-from ..process_sets import REFUSED, ProcessSet, add_process_set, global_process_set, remove_process_set
+from .. import process_sets as _sets
+from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import _joining, mpi_ops
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .mpi_ops import *  # noqa: F403
@@ -42,21 +43,24 @@ else:
     __getattr__ = absent("horovod.torch")
 
 
-def init(comm: object = None, process_sets: Sequence[object] | str | None = None) -> None:
+def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Join the job and wait until all its members are there, as byteps.torch.init().
 
     Args:
         comm: None or an empty list: all workers. Others are refused.
-        process_sets: None or an empty list: there are no others.
+        process_sets: those that are there from the start, the same on all workers; further ones are added by
+            add_process_set(), also without "dynamic".
     """
     if comm:
         raise NotImplementedError(f"init(comm={comm!r}): a job is made of all workers that byteps run starts")
-    if process_sets:
-        raise NotImplementedError(REFUSED.format(f"init(process_sets={process_sets!r})"))
+    if isinstance(process_sets, str) and process_sets != "dynamic":
+        raise ValueError(f"init(process_sets={process_sets!r}): expected a list of process sets, or 'dynamic'")
     begins = not is_initialized()
     _torch.init()
     if begins:
         _joining.begin()
+        _sets.forget()
+        _sets.add_first(() if isinstance(process_sets, str) else process_sets or ())
 
 
 __all__ = [

@@ -22,9 +22,12 @@ from byteps._basics import Average, Handle, ReduceOp, Sum, after_reform, before_
 from byteps._native import bps as _bps
 from byteps.torch.ops import is_compiling
 
+from ..process_sets import process_sets
+
 if TYPE_CHECKING:
     from typing import Any
 
+    from byteps._groups import Group
     from byteps.torch.compression import Choice
 
 _BLOCK = 256
@@ -60,9 +63,9 @@ def _tell(**what):
         _give(_GOES_ON if begin + room < len(text) else _ENDS, text[begin : begin + room])
 
 
-def announce(kind: str) -> None:
-    """Tell workers that have joined of an operation that does not go without them."""
-    if _is_heard():
+def announce(kind: str, group: Group | None = None) -> None:
+    """Tell workers that have joined of an operation that does not go without them. In a group there are none."""
+    if group is None and _is_heard():
         _tell(kind=kind)
 
 
@@ -179,6 +182,7 @@ def join(device: int = -1) -> int:
     It gives zeros to their allreduces, an Average being divided by size() as ever, and to the steps of their
     DistributedOptimizers; its own parameters stay as they are, so broadcast them afterwards from the worker that was
     last. Other operations end the job, with an error here that names them; so does an allreduce by another op.
+    It is refused while there are process sets.
 
     Args:
         device: accepted; without effect.
@@ -188,6 +192,12 @@ def join(device: int = -1) -> int:
     """
     del device
     global _joined
+    if len(process_sets()) > 1:
+        raise NotImplementedError(
+            f"join: there is {process_sets()[1]}; a worker that has joined cannot take part in what the others do in "
+            "process sets, so they would wait for it for ever. Give every worker the same number of batches, or remove "
+            "the sets on all workers before one joins"
+        )
     for launch in before_operations:
         launch()
     others, mine = _Others(), str(_rounds).encode()

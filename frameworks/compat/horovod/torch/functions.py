@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from byteps import torch as bps
+from byteps._groups import party
 
-from ..process_sets import check_all, global_process_set
+from ..process_sets import global_process_set, group_of
 from ._joining import announce
+from .mpi_ops import root_of
 
 if TYPE_CHECKING:
     from typing import Any, Iterable
@@ -23,9 +25,9 @@ def broadcast_parameters(
     params: dict[Any, Any] | Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
     """Replace tensors by those of worker root_rank, in place, as byteps.torch.broadcast_parameters()."""
-    check_all(process_set)
-    announce("broadcast_parameters")
-    bps.broadcast_parameters(params, root_rank)
+    group = group_of(process_set)
+    announce("broadcast_parameters", group)
+    bps.broadcast_parameters(params, root_of(root_rank, group), group=group)
 
 
 def broadcast_optimizer_state(
@@ -36,31 +38,32 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give all workers the state and options of the optimizer of worker root_rank; `model` is not needed."""
     del model
-    check_all(process_set)
-    announce("broadcast_optimizer_state")
-    bps.broadcast_optimizer_state(optimizer, root_rank)
+    group = group_of(process_set)
+    announce("broadcast_optimizer_state", group)
+    bps.broadcast_optimizer_state(optimizer, root_of(root_rank, group), group=group)
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Return the object of worker root_rank on every worker. The others execute what unpickling its bytes means."""
-    check_all(process_set)
-    announce("broadcast_object")
-    return bps.broadcast_object(obj, root_rank, name)
+    group = group_of(process_set)
+    announce("broadcast_object", group)
+    return bps.broadcast_object(obj, root_of(root_rank, group), None if group else name, group)
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Return the objects of all workers, by rank. Each executes what unpickling their bytes means.
+    """Return the objects of all workers of the set, by rank. Each executes what unpickling their bytes means.
 
     Args:
         obj: anything that can be pickled.
         name: accepted; calls meet in their order.
-        process_set: of all workers.
+        process_set: of the workers that take part.
     """
     del name
-    check_all(process_set)
-    announce("allgather_object")
+    group = group_of(process_set)
+    party(group)
+    announce("allgather_object", group)
     data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8)
-    sizes = bps.all_gather(torch.tensor([len(data)]), sizes=1).tolist()
-    return [pickle.loads(part.numpy().tobytes()) for part in bps.all_gather(data, sizes).split(sizes)]
+    sizes = bps.all_gather(torch.tensor([len(data)]), sizes=1, group=group).tolist()
+    return [pickle.loads(part.numpy().tobytes()) for part in bps.all_gather(data, sizes, group=group).split(sizes)]

@@ -2,7 +2,9 @@
 """Horovod's operations on tensors, made of those of byteps.torch.
 
 allreduce and broadcast meet by their names, each in names of its own; without a name, and all others, by the order in
-which they are called, which is the same on all workers. `process_set` is that of all workers.
+which they are called, which is the same on all workers. Those in a process set have no names: they meet in the order in
+which its workers call them, and ranks in results and splits are those in the set. A root is given by its rank in the
+job.
 """
 
 from __future__ import annotations
@@ -13,17 +15,19 @@ import torch
 
 from byteps import torch as bps
 from byteps._basics import Average, Sum, choose_op, poll, rank, size, synchronize, wait_all
+from byteps._groups import party
 from byteps._horovod import Adasum
 from byteps.torch.compression import Compression
 from byteps.torch.ops import GroupHandle, gradient_name, is_compiling
 
-from ..process_sets import check_all, global_process_set
+from ..process_sets import global_process_set, group_of
 from ._joining import announce, announce_allreduces, join
 
 if TYPE_CHECKING:
     from typing import Callable, Iterable, Sequence, Union
 
     from byteps._basics import Handle, ReduceOp
+    from byteps._groups import Group
     from byteps.torch.compression import Cast, Choice
 
     from ..process_sets import ProcessSet
@@ -76,30 +80,42 @@ def choose(average: bool | None, op: ReduceOp | None) -> ReduceOp:
     return choose_op(average, op)
 
 
-def _named(kind, name):
-    return None if name is None else f"{kind}.{name}"
+def _named(kind, name, group):
+    return None if name is None or group is not None else f"{kind}.{name}"
+
+
+def root_of(root_rank: int, group: Group | None) -> int:
+    """Return what byteps.torch takes for a root that is given by its rank in the job."""
+    if group is None:
+        return root_rank
+    if root_rank not in party(group).ranks:
+        raise ValueError(f"root_rank={root_rank} is not in the process set of workers {list(group.ranks)}")
+    return group.ranks.index(root_rank)
 
 
 # ---- allreduce -------------------------------------------------------------------------------------------
 
 
 def _prepare(tensor, average, op, name, scales, process_set, compression=Compression.none):
-    """Tell workers that have joined of an allreduce, or of those of a list of tensors; return (op, name) of it."""
-    check_all(process_set)
-    op, name = choose(average, op), _named("allreduce", name)
-    group = tensor if isinstance(tensor, list) else [tensor]
-    names = _numbered(name, group) if group is tensor else [name]
-    announce_allreduces(group, names, op, scales, compression)
-    return op, name
+    """Tell workers that have joined of an allreduce, or of those of a list; return (op, name, process group) of it."""
+    group = group_of(process_set)
+    op, name = choose(average, op), _named("allreduce", name, group)
+    if group is None:
+        tensors = tensor if isinstance(tensor, list) else [tensor]
+        names = _numbered(name, tensors) if tensors is tensor else [name]
+        announce_allreduces(tensors, names, op, scales, compression)
+    elif not hasattr(compression, "compress"):
+        raise ValueError(f"allreduce: compression={compression!r}: in a process set nothing is coded; use Compression")
+    return op, name, group
 
 
-def _numbered(name, group):
-    return [None if name is None else f"{name}.{i}" for i in range(len(group))]
+def _numbered(name, tensors):
+    return [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
 
 
-def _announce_reverse(results, name, op, postscale, compression):
+def _announce_reverse(results, name, op, postscale, compression, group):
     """Have workers that have joined told of the allreduces of gradients, when they begin."""
-    seen = [] if is_compiling() else [result for result in results if result.grad_fn is not None]
+    seen = [] if group is not None or is_compiling() else [result for result in results if result.grad_fn is not None]
     names = _numbered(gradient_name(name), seen)
 
     def tell(_):
@@ -122,9 +138,9 @@ def allreduce(
 ) -> torch.Tensor:
     """Return the reduction of a tensor over all workers, as byteps.torch.push_pull(). Autograd sees it."""
     scales = (prescale_factor, postscale_factor)
-    op, name = _prepare(tensor, average, op, name, scales, process_set, compression)
-    result = bps.allreduce(tensor, None, name, compression, op, *scales)
-    _announce_reverse([result], name, op, postscale_factor, compression)
+    op, name, group = _prepare(tensor, average, op, name, scales, process_set, compression)
+    result = bps.allreduce(tensor, None, name, compression, op, *scales, group)
+    _announce_reverse([result], name, op, postscale_factor, compression, group)
     return result
 
 
@@ -138,8 +154,8 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """Start an allreduce into a new tensor, and return its handle at once."""
-    op, name = _prepare(tensor, average, op, name, (prescale_factor, postscale_factor), process_set)
-    return bps.allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor)
+    op, name, group = _prepare(tensor, average, op, name, (prescale_factor, postscale_factor), process_set)
+    return bps.allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, group)
 
 
 def allreduce_(
@@ -165,17 +181,34 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[torch.Tensor]:
     """Start an allreduce in place, and return its handle at once."""
-    op, name = _prepare(tensor, average, op, name, (prescale_factor, postscale_factor), process_set)
-    return bps.allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor)
+    op, name, group = _prepare(tensor, average, op, name, (prescale_factor, postscale_factor), process_set)
+    return bps.allreduce_async_(tensor, None, name, op, prescale_factor, postscale_factor, group)
 
 
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str, op: ReduceOp | None = None, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:
     """Start an allreduce of a sparse tensor; what is returned waits for it and returns the result."""
-    check_all(process_set)
+    op, group = choose(None, op), group_of(process_set)
+    if group is not None:
+        return _sum_rows(tensor, op, group)
     announce("sparse_allreduce_async")
-    return bps.sparse_allreduce_async(tensor, f"allreduce.{name}", choose(None, op))
+    return bps.sparse_allreduce_async(tensor, f"allreduce.{name}", op)
+
+
+def _sum_rows(tensor, op, group):
+    """Gather the elements that the workers of a group have; their sum is that of what has the same indices."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"sparse_allreduce_async with op={op.name} in a process set; use Average or Sum")
+    whole = tensor.detach().coalesce()
+    places = bps.all_gather_async(whole.indices().T.contiguous(), group=group)
+    values = bps.all_gather_async(whole.values(), group=group)
+
+    def finish():
+        summed = torch.sparse_coo_tensor(places.wait().T, values.wait(), tensor.shape).coalesce()
+        return summed / group.size() if op == Average else summed
+
+    return finish
 
 
 def grouped_allreduce(
@@ -190,9 +223,9 @@ def grouped_allreduce(
 ) -> list[torch.Tensor]:
     """Return the allreduce of each tensor of a list; all are in flight at once. Autograd sees it."""
     tensors, scales = list(tensors), (prescale_factor, postscale_factor)
-    op, name = _prepare(tensors, average, op, name, scales, process_set, compression)
-    results = bps.grouped_allreduce(tensors, None, name, compression, op, *scales)
-    _announce_reverse(results, name, op, postscale_factor, compression)
+    op, name, group = _prepare(tensors, average, op, name, scales, process_set, compression)
+    results = bps.grouped_allreduce(tensors, None, name, compression, op, *scales, group)
+    _announce_reverse(results, name, op, postscale_factor, compression, group)
     return results
 
 
@@ -207,8 +240,8 @@ def grouped_allreduce_async(
 ) -> GroupHandle:
     """Start the allreduce of each tensor of a list into a new one, and return one handle for all."""
     tensors, scales = list(tensors), (prescale_factor, postscale_factor)
-    op, name = _prepare(tensors, average, op, name, scales, process_set)
-    return bps.grouped_allreduce_async(tensors, None, name, op, *scales)
+    op, name, group = _prepare(tensors, average, op, name, scales, process_set)
+    return bps.grouped_allreduce_async(tensors, None, name, op, *scales, group)
 
 
 def grouped_allreduce_(
@@ -235,29 +268,31 @@ def grouped_allreduce_async_(
 ) -> GroupHandle:
     """Start the allreduce of each tensor of a list in place, and return one handle for all."""
     tensors, scales = list(tensors), (prescale_factor, postscale_factor)
-    op, name = _prepare(tensors, average, op, name, scales, process_set)
-    return bps.grouped_allreduce_async_(tensors, None, name, op, *scales)
+    op, name, group = _prepare(tensors, average, op, name, scales, process_set)
+    return bps.grouped_allreduce_async_(tensors, None, name, op, *scales, group)
 
 
 # ---- broadcast -------------------------------------------------------------------------------------------
 
 
-def _root(process_set, name):
-    check_all(process_set)
-    announce("broadcast")
-    return _named("broadcast", name)
+def _rooted(root_rank, name, process_set):
+    """Return root, name, priority and process group of a broadcast."""
+    group = group_of(process_set)
+    announce("broadcast", group)
+    return root_of(root_rank, group), _named("broadcast", name, group), 0, group
 
 
 class _Averaged(torch.autograd.Function):
     """Makes the average of the workers' gradients of their sum, as Horovod's is one."""
 
     @staticmethod
-    def forward(ctx, tensor):
+    def forward(ctx, tensor, workers):
+        ctx.workers = workers
         return tensor.view_as(tensor)
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient / size()
+        return gradient / ctx.workers, None
 
 
 def broadcast(
@@ -267,29 +302,29 @@ def broadcast(
 
     Autograd sees it: the gradient is the average of the workers' gradients on the root, and zeros on the others.
     """
-    result = bps.broadcast(tensor, root_rank, _root(process_set, name))
-    return _Averaged.apply(result) if result.requires_grad else result
+    result = bps.broadcast(tensor, *_rooted(root_rank, name, process_set))
+    return _Averaged.apply(result, party(group_of(process_set)).size()) if result.requires_grad else result
 
 
 def broadcast_async(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[torch.Tensor]:
     """Start a broadcast into a new tensor, and return its handle at once."""
-    return bps.broadcast_async(tensor, root_rank, _root(process_set, name))
+    return bps.broadcast_async(tensor, *_rooted(root_rank, name, process_set))
 
 
 def broadcast_(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
     """Replace a tensor by that of worker root_rank, in place, and return it."""
-    return bps.broadcast_(tensor, root_rank, _root(process_set, name))
+    return bps.broadcast_(tensor, *_rooted(root_rank, name, process_set))
 
 
 def broadcast_async_(
     tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Handle[torch.Tensor]:
     """Start a broadcast in place, and return its handle at once."""
-    return bps.broadcast_async_(tensor, root_rank, _root(process_set, name))
+    return bps.broadcast_async_(tensor, *_rooted(root_rank, name, process_set))
 
 
 # ---- allgather -------------------------------------------------------------------------------------------
@@ -299,17 +334,18 @@ class _Gathering(torch.autograd.Function):
     """The gradient of what a worker has given is the average of those of its rows over all workers."""
 
     @staticmethod
-    def forward(ctx, *tensors):
-        ctx.shapes = [tensor.shape for tensor in tensors]
-        return tuple(wait_all([bps.all_gather_async(tensor) for tensor in tensors]))
+    def forward(ctx, group, *tensors):
+        ctx.group, ctx.shapes = group, [tensor.shape for tensor in tensors]
+        return tuple(wait_all([bps.all_gather_async(tensor, group=group) for tensor in tensors]))
 
     @staticmethod
     def backward(ctx, *gradients):
-        announce("backward() of an allgather")
+        group = ctx.group
+        announce("backward() of an allgather", group)
         own = torch.tensor([shape[0] if shape else 1 for shape in ctx.shapes])
-        rows = bps.all_gather(own, sizes=len(own)).view(size(), len(own)).T.tolist()
-        handles = [bps.reduce_scatter_async(g, sizes, op=Average) for g, sizes in zip(gradients, rows)]
-        return tuple(part.view(shape) for part, shape in zip(wait_all(handles), ctx.shapes))
+        rows = bps.all_gather(own, sizes=len(own), group=group).view(-1, len(own)).T.tolist()
+        handles = [bps.reduce_scatter_async(g, sizes, op=Average, group=group) for g, sizes in zip(gradients, rows)]
+        return (None, *(part.view(shape) for part, shape in zip(wait_all(handles), ctx.shapes)))
 
 
 def allgather(
@@ -327,9 +363,9 @@ def allgather_async(
 ) -> Handle[torch.Tensor]:
     """Start an allgather, and return its handle when all workers have called it."""
     del name
-    check_all(process_set)
-    announce("allgather")
-    return bps.all_gather_async(tensor)
+    group = group_of(process_set)
+    announce("allgather", group)
+    return bps.all_gather_async(tensor, group=group)
 
 
 def grouped_allgather(
@@ -337,9 +373,9 @@ def grouped_allgather(
 ) -> list[torch.Tensor]:
     """Return the allgather of each tensor of a list. Autograd sees it."""
     del name
-    check_all(process_set)
-    announce("allgather")
-    return list(_Gathering.apply(*tensors))
+    group = group_of(process_set)
+    announce("allgather", group)
+    return list(_Gathering.apply(group, *tensors))
 
 
 def grouped_allgather_async(
@@ -352,11 +388,12 @@ def grouped_allgather_async(
 # ---- alltoall --------------------------------------------------------------------------------------------
 
 
-def _exchange(tensor, splits):
+def _exchange(tensor, splits, group):
     """Start an all_to_all; without splits first dimensions may differ nevertheless, as Horovod's do."""
-    if splits is None and tensor.dim() > 0 and tensor.shape[0] % size() == 0:
-        splits = [tensor.shape[0] // size()] * size()
-    return bps.all_to_all_async(tensor, splits)
+    workers = party(group).size()
+    if splits is None and tensor.dim() > 0 and tensor.shape[0] % workers == 0:
+        splits = [tensor.shape[0] // workers] * workers
+    return bps.all_to_all_async(tensor, splits, group=group)
 
 
 def _counted(splits):
@@ -370,17 +407,17 @@ class _Exchange(torch.autograd.Function):
     """The gradient of an exchange is exchanged the other way."""
 
     @staticmethod
-    def forward(ctx, tensor, splits):
-        output, received = _exchange(tensor, splits).wait()
-        ctx.received = received.tolist()
+    def forward(ctx, tensor, splits, group):
+        output, received = _exchange(tensor, splits, group).wait()
+        ctx.group, ctx.received = group, received.tolist()
         counts = _counted(splits)(received)
         ctx.mark_non_differentiable(counts)
         return output, counts
 
     @staticmethod
     def backward(ctx, gradient, _):
-        announce("backward() of an alltoall")
-        return bps.all_to_all(gradient, ctx.received)[0], None
+        announce("backward() of an alltoall", ctx.group)
+        return bps.all_to_all(gradient, ctx.received, group=ctx.group)[0], None, None
 
 
 def alltoall(
@@ -395,16 +432,16 @@ def alltoall(
         tensor: the parts lie one after the other along the first dimension.
         splits: how many rows each worker gets; all workers give them, or none does. None: all parts are alike.
         name: accepted; calls meet in their order.
-        process_set: of all workers.
+        process_set: of the workers that take part.
 
     Returns:
         The parts one after the other along the first dimension. With splits (that, received_splits): how many rows have
         come from each worker, of the type of splits, or int32 for a list.
     """
     del name
-    check_all(process_set)
-    announce("alltoall")
-    output, received = _Exchange.apply(tensor, splits)
+    group = group_of(process_set)
+    announce("alltoall", group)
+    output, received = _Exchange.apply(tensor, splits, group)
     return output if splits is None else (output, received)
 
 
@@ -433,44 +470,47 @@ def alltoall_async(
 ) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
     """Start an alltoall, and return its handle when all workers have called it; its result has received_splits."""
     del name
-    check_all(process_set)
-    announce("alltoall")
-    return _ExchangeHandle(_exchange(tensor, splits), _counted(splits))
+    group = group_of(process_set)
+    announce("alltoall", group)
+    return _ExchangeHandle(_exchange(tensor, splits, group), _counted(splits))
 
 
 # ---- reducescatter ---------------------------------------------------------------------------------------
 
 
-def _shares(tensor):
+def _shares(tensor, workers):
     """Return how many rows each worker gets: the first ones get one more, where they cannot be divided."""
     if tensor.dim() == 0:
         raise ValueError("reducescatter: what has no dimension cannot be cut; give it one, as by reshape(1)")
-    rows, more = divmod(tensor.shape[0], size())
-    return [rows + (worker < more) for worker in range(size())]
+    rows, more = divmod(tensor.shape[0], workers)
+    return [rows + (worker < more) for worker in range(workers)]
 
 
-def _scatter(tensor, op, scales):
+def _scatter(tensor, op, scales, group):
+    shares = _shares(tensor, party(group).size())
     return bps.reduce_scatter_async(
-        tensor, _shares(tensor), op=op, prescale_factor=scales[0], postscale_factor=scales[1]
+        tensor, shares, op=op, prescale_factor=scales[0], postscale_factor=scales[1], group=group
     )
 
 
 class _Scattering(torch.autograd.Function):
-    """The gradients of the parts are gathered; those of a sum are multiplied by size(), as Horovod does."""
+    """The gradients of the parts are gathered; those of a sum are multiplied by the size, as Horovod does."""
 
     @staticmethod
-    def forward(ctx, op, scales, *tensors):
-        ctx.factor, ctx.shares = (size() if op == Sum else 1) * scales[0] * scales[1], [_shares(t) for t in tensors]
-        ctx.has_gradient = op in (Average, Sum)
-        return tuple(wait_all([_scatter(tensor, op, scales) for tensor in tensors]))
+    def forward(ctx, op, scales, group, *tensors):
+        workers = party(group).size()
+        ctx.factor, ctx.group = (workers if op == Sum else 1) * scales[0] * scales[1], group
+        ctx.has_gradient, ctx.shares = op in (Average, Sum), [_shares(tensor, workers) for tensor in tensors]
+        return tuple(wait_all([_scatter(tensor, op, scales, group) for tensor in tensors]))
 
     @staticmethod
     def backward(ctx, *gradients):
         if not ctx.has_gradient:
             raise NotImplementedError("reducescatter has a gradient with op=Average or Sum only")
-        announce("backward() of a reducescatter")
-        handles = [bps.all_gather_async(g * ctx.factor, share) for g, share in zip(gradients, ctx.shares)]
-        return (None, None, *wait_all(handles))
+        group = ctx.group
+        announce("backward() of a reducescatter", group)
+        handles = [bps.all_gather_async(g * ctx.factor, share, group=group) for g, share in zip(gradients, ctx.shares)]
+        return (None, None, None, *wait_all(handles))
 
 
 def reducescatter(
@@ -491,7 +531,7 @@ def reducescatter(
         compression: one of Compression.
         op: Average, Sum, Min, Max or Product. The first two have gradients: as Horovod's, those of a sum are multiplied
             by size().
-        process_set: of all workers.
+        process_set: of the workers that take part.
         prescale_factor, postscale_factor: multiply each contribution and the result.
     """
     scales = (prescale_factor, postscale_factor)
@@ -508,10 +548,9 @@ def reducescatter_async(
 ) -> Handle[torch.Tensor]:
     """Start a reducescatter, and return its handle at once."""
     del name
-    check_all(process_set)
-    op = choose(None, op)
-    announce("reducescatter")
-    return _scatter(tensor, op, (prescale_factor, postscale_factor))
+    op, group = choose(None, op), group_of(process_set)
+    announce("reducescatter", group)
+    return _scatter(tensor, op, (prescale_factor, postscale_factor), group)
 
 
 def grouped_reducescatter(
@@ -525,14 +564,13 @@ def grouped_reducescatter(
 ) -> list[torch.Tensor]:
     """Return the reducescatter of each tensor of a list; all are in flight at once. Autograd sees it."""
     del name
-    check_all(process_set)
-    op = choose(None, op)
+    op, group = choose(None, op), group_of(process_set)
     if not hasattr(compression, "compress"):
         raise TypeError(f"reducescatter: compression={compression!r} is none of Compression; codings are of allreduce")
-    announce("reducescatter")
+    announce("reducescatter", group)
     small = [compression.compress(tensor) for tensor in tensors]
     scales = (prescale_factor, postscale_factor)
-    results = _Scattering.apply(op, scales, *(tensor for tensor, _ in small))
+    results = _Scattering.apply(op, scales, group, *(tensor for tensor, _ in small))
     return [compression.decompress(result, context) for result, (_, context) in zip(results, small)]
 
 
@@ -553,7 +591,10 @@ def grouped_reducescatter_async(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Return when all workers have called it."""
-    check_all(process_set)
-    announce("barrier")
-    bps.barrier()
+    """Return when all workers of a process set have called it."""
+    group = group_of(process_set)
+    if group is None:
+        announce("barrier")
+        bps.barrier()
+    else:
+        party(group).barrier()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from byteps import torch as bps
 from byteps._basics import Average
 from byteps.torch.compression import Compression
+from byteps.torch.optimizer import _check_passes, _Distributed, name_parameters, unwrap, wrap
 
-from ..process_sets import check_all, global_process_set
+from ..process_sets import global_process_set, group_of
 from ._joining import announce_rounds
 from .mpi_ops import choose
 
@@ -22,6 +23,54 @@ if TYPE_CHECKING:
     from byteps.torch.compression import Choice
 
     from ..process_sets import ProcessSet
+
+
+class _Nothing:
+    """What stands for a reducer on a worker that is not in the process set: nothing is reduced."""
+
+    dirty = asked = busy = False
+    reduced = True
+    coding = None
+    compression = Compression.none
+    waited = 0.0
+    steps = 0
+
+    def __init__(self, named, passes):
+        self.passes = passes
+        self.handles = {}
+        self.titles = {parameter: name for name, parameter in named}
+
+    @property
+    def parameters(self):
+        return list(self.titles)
+
+    def extend(self, named):
+        self.titles.update((parameter, name) for name, parameter in named)
+
+    def index(self, parameter):
+        return 0 if parameter in self.titles else None
+
+    def unknown(self, _):
+        return ()
+
+    def names(self):
+        return ()
+
+    def names_are_current(self):
+        return False
+
+    def reset(self, passes=None):
+        self.passes = passes or self.passes
+
+    def end_step(self):
+        self.asked = False
+
+
+def _alone(optimizer, named_parameters, passes):
+    """Return an optimizer with the functions of a distributed one that makes its steps alone."""
+    nothing = _Nothing(name_parameters(optimizer, named_parameters), _check_passes(passes))
+    unwrap(optimizer)
+    return wrap(optimizer, _Distributed, nothing)
 
 
 def DistributedOptimizer(
@@ -38,9 +87,12 @@ def DistributedOptimizer(
 ) -> Any:
     """Return an optimizer that reduces the gradients over all workers, as byteps.torch.DistributedOptimizer().
 
-    A worker that has called join() gives zeros.
+    A worker that has called join() gives zeros. With a process set the gradients are those of its workers, and are sent
+    when backward() has ended; on others the optimizer makes its steps with their own gradients.
     """
-    check_all(process_set)
+    group = group_of(process_set)
+    if group is not None and group.rank() < 0:
+        return _alone(optimizer, named_parameters, backward_passes_per_step)
     wrapped = bps.DistributedOptimizer(
         optimizer,
         named_parameters,
@@ -51,6 +103,8 @@ def DistributedOptimizer(
         num_groups,
         groups,
         sparse_as_dense,
+        group,
     )
-    announce_rounds(wrapped)
+    if group is None:
+        announce_rounds(wrapped)
     return wrapped

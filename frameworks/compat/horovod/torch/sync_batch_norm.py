@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from byteps import torch as bps
 
-from ..process_sets import check_all, global_process_set
+from ..process_sets import global_process_set, group_of
 from ._joining import announce
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SyncBatchNorm(bps.SyncBatchNorm):
-    """Normalises by the statistics of the batches of all workers, as byteps.torch.SyncBatchNorm."""
+    """Normalises by the statistics of the batches of all workers of a set, as byteps.torch.SyncBatchNorm."""
 
     def __init__(
         self,
@@ -29,11 +29,10 @@ class SyncBatchNorm(bps.SyncBatchNorm):
         process_set: ProcessSet = global_process_set,
     ) -> None:
         """Make one, with the arguments of torch.nn.BatchNorm2d."""
-        check_all(process_set)
-        super().__init__(num_features, eps, momentum, affine, track_running_stats)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, group_of(process_set))
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Normalise a batch of shape (batch, channel, ...)."""
         if self.training or self.running_mean is None:
-            announce("a SyncBatchNorm")
+            announce("a SyncBatchNorm", self.process_group)
         return super().forward(input)
