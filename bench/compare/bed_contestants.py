@@ -104,7 +104,7 @@ class BedCoded(BedPushPull):
 class BedGloo(OnBed, Gloo):
     def launch(self):
         self.env['GLOO_SOCKET_IFNAME'] = 'eth0'
-        self.spawn_ranks(self.python, os.path.join(SOURCE, 'gloo.py'), self.directory, self.label, self.tensors)
+        self.spawn_ranks(*self.command())
 
 
 class BedOpenMPI(OnBed, OpenMPI):

@@ -198,6 +198,7 @@ class Limit(Contestant):
 
 class Gloo(Contestant):
     python = None
+    program = 'gloo.py'
 
     @classmethod
     def missing(cls):
@@ -207,13 +208,17 @@ class Gloo(Contestant):
                 return None
         return 'no PyTorch; install it by pip install torch==2.13.0 and give --python or PYTHON'
 
+    def command(self):
+        return self.python, '-B', os.path.join(SOURCE, self.program), self.directory, self.label, self.tensors
+
     def launch(self):
         self.env['GLOO_SOCKET_IFNAME'] = 'lo'
-        self.spawn_ranks(self.python, os.path.join(SOURCE, 'gloo.py'), self.directory, self.label, self.tensors)
+        self.spawn_ranks(*self.command())
 
 
 class OpenMPI(Contestant):
     transport = ('--mca', 'btl', 'tcp,self', '--mca', 'btl_tcp_if_include', 'lo')
+    sources = ('mpi.c', 'round.c')
 
     @classmethod
     def missing(cls):
@@ -224,7 +229,7 @@ class OpenMPI(Contestant):
 
     def build(self):
         program = os.path.join(self.directory, 'mpi')
-        sources = [os.path.join(SOURCE, name) for name in ('mpi.c', 'round.c')]
+        sources = [os.path.join(SOURCE, name) for name in self.sources]
         subprocess.run(['mpicc', '-std=gnu11', '-O2', '-o', program, *sources], check=True)
         return program
 

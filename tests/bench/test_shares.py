@@ -5,9 +5,11 @@ import os
 import sys
 import unittest
 
-sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
+BENCH = os.path.join(os.environ["top_srcdir"], "bench")
+sys.path += [BENCH, os.path.join(BENCH, "compare")]
 
-from testbed import shares  # noqa: E402  (it lies in the folder that was just added)
+import operations  # noqa: E402  (it lies in a folder that was just added)
+from testbed import shares  # noqa: E402
 
 
 class Fluid(unittest.TestCase):
@@ -38,6 +40,13 @@ class Fluid(unittest.TestCase):
         self.assertTrue(shares.optimum(3, 1, 1000, 50) < seconds < shares.optimum(3, 0, 1000, 50))
         for bytes_sent, rate in zip(sent, rates):
             self.assertAlmostEqual(bytes_sent / rate, seconds)
+
+    def test_operations(self):
+        """The figures of docs/collectives.md for 4 workers, 2 servers, and blocks of 300 bytes."""
+        times = {name: operations.least(name, 4, 2, 1200, 100) for name in operations.OPERATIONS}
+        self.assertAlmostEqual(times.pop("push_pull"), 1.2 * 12)
+        self.assertEqual({times.pop(name) for name in ("broadcast", "reduce", "send")}, {12})
+        self.assertEqual(set(times.values()), {9})
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import sys
 import tempfile
 import unittest
 
-sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
+BENCH = os.path.join(os.environ["top_srcdir"], "bench")
+sys.path += [BENCH, os.path.join(BENCH, "compare")]
 
+import contestants  # noqa: E402  (it lies in a folder that was just added)
 import targets  # noqa: E402
 import testbed  # noqa: E402  (it lies in the folder that was just added)
 
@@ -21,6 +23,11 @@ ELSEWHERE = {
     "bench-verbs": "tests/verbs, in the virtual machine",
 }
 HERE = {
+    "bench-collectives": [
+        ["--place", "host", "--workers", "2", "--size", "4KiB", "--only", "all_to_all", "--only", "send",
+         "--rounds", "1", "--without", "OpenMPI"],
+    ],
+    "bench-ddp": [["--place", "host", "--workers", "2", "--millions", "1", "--rounds", "1", "--steps", "1"]],
     "bench-frameworks": [["numpy", "--turns", "1", "--steps", "1"]],
     "bench-host": [["--rounds", "1", "--only", "latency", "--without", "OpenMPI"]],
     "bench-optimum": [["--shape", "2,1", "--model", "MODEL", "--rounds", "1", "--rivals="]],
@@ -39,6 +46,8 @@ IN_THE_BED = {"bench-optimum", "bench-paths", "bench-priority", "bench-sweep"}
 
 class Targets(unittest.TestCase):
     def run_all(self, target):
+        if target == "bench-ddp" and contestants.Gloo.missing():
+            self.skipTest(contestants.Gloo.missing())
         if target in IN_THE_BED:
             try:
                 testbed.Testbed(1).close()
