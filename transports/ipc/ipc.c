@@ -4,9 +4,8 @@
 
 static const struct bps_option options[] = {
     {"copy", BPS_OPT_CHOICE, 0, offsetof(struct ipc_options, copy), "auto", "auto|process_vm|arena|ring",
-     "How large payloads travel. auto: in place if they lie in shared regions, else up to 2 MiB that are "
-     "answered through a shared arena while it has room, else by process_vm_readv if the kernel permits it, else "
-     "through the "
+     "How large payloads travel. auto: in place if they lie in shared regions, else up to 2 MiB through "
+     "a shared arena while it has room, else by process_vm_readv if the kernel permits it, else through the "
      "arena. The others: that way only; ring: in pieces."},
     {"inline_bytes", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, inline_bytes), "16 KiB", "0..1 MiB",
      "Payloads up to this size are copied through the ring; at most a quarter of it."},

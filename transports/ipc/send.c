@@ -192,12 +192,12 @@ static void begin_stream(struct bps_channel *channel, const struct bps_frame *fr
 }
 
 /*
- * What is to be answered is staged in the arena although the peer could reach it: the system call pins page by page,
- * and makes one process do all copies; to and from the arena each copies its own. What finds no room is left to it.
+ * Payloads are staged in the arena although the peer could reach them: the system call pins page by page, and makes one
+ * process do all copies; to and from the arena each copies its own. What finds no room is left to it.
  */
 static bool is_staged(const struct bps_channel *channel, const struct bps_frame *frame)
 {
-    return channel->ipc->options.copy == IPC_COPY_AUTO && frame->answer != NULL && frame->bytes <= IPC_STAGED_FRAME;
+    return channel->ipc->options.copy == IPC_COPY_AUTO && frame->bytes <= IPC_STAGED_FRAME;
 }
 
 static enum ipc_way choose_way(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where,
