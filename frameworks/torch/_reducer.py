@@ -112,7 +112,7 @@ class Reducer:
         party(group)
         if group is not None and coding is not None:
             raise ValueError(f"compression={compression!r}: in a group nothing is coded; use one of Compression")
-        self._group = number_of(group)
+        self._party, self._group = group, number_of(group)
         self.place = (self._group, next(_made))  # of its rounds among those of other reducers
         self._op = op
         self._scales = scales
@@ -383,6 +383,7 @@ class Reducer:
             self._launch(whole)
 
     def _launch(self, whole):
+        number_of(self._party)  # raises if the group has ended
         self._keep_names()
         if self.on_round is not None:
             self.on_round(self)

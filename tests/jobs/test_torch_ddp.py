@@ -19,6 +19,9 @@ class Groups(scripted.TestCase):
     def test_training(self):
         self.run_script("torch_groups.py", workers=3, servers=0)
 
+    def test_reform(self):
+        self.run_script("torch_groups.py", "check_later_job", workers=3, options=["--min-workers", "2"])
+
 
 class Hook(scripted.TestCase):
     framework = "torch"

@@ -7,7 +7,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from . import _basics
-from ._basics import Handle, start
+from ._basics import Handle, after_reform, job_number, start
 from ._errors import InvalidError
 from ._native import bps as _bps
 
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from typing import Iterable, SupportsIndex
 
 __all__ = ["Group", "new_group"]
+
+_reforms = 0
+
+
+def _reformed():
+    global _reforms
+    _reforms += 1
+
+
+after_reform.append(_reformed)
 
 
 class Group:
@@ -30,6 +40,7 @@ class Group:
 
     def __init__(self, number: int, ranks: tuple[int, ...]) -> None:
         self._number = number
+        self._life = job_number(), _reforms
         self.ranks = ranks
 
     def __repr__(self) -> str:
@@ -50,11 +61,16 @@ class Group:
 
     def barrier(self) -> None:
         """Return when all members have called it."""
-        Handle(start(_bps.barrier, self._number), None).wait()
+        Handle(start(_bps.barrier, number_of(self)), None).wait()
 
     def free(self) -> None:
         """End its use on this worker; operations in flight go on. Each worker frees it for itself, at any time."""
-        _bps.group_free(self._number)
+        if self.lives():
+            _bps.group_free(self._number)
+
+    def lives(self) -> bool:
+        """Return whether the job in which it was made is still there, with the workers that it had then."""
+        return self._life == (job_number(), _reforms)
 
 
 class _All(Group):
@@ -72,6 +88,9 @@ class _All(Group):
     def worker(self, rank):
         return rank
 
+    def lives(self):
+        return True
+
 
 ALL = _All()
 
@@ -86,8 +105,12 @@ def party(group: Group | None) -> Group:
 
 
 def number_of(group: Group | None) -> int:
-    """Return what the extension takes for a group; None: all workers."""
-    return 0 if group is None else group._number
+    """Return what the extension takes for a group; None: all workers. Raise if it has ended."""
+    if group is None:
+        return 0
+    if not group.lives():  # its number may be that of another one now
+        raise InvalidError(f"{group} has ended with its job, or when that went on with other workers; make it anew")
+    return group._number
 
 
 def check_root(root_rank: SupportsIndex, group: Group) -> int:

@@ -5,6 +5,7 @@ import checks
 import torch
 
 import byteps.torch as bps
+from byteps import _basics
 
 bps.init()
 ME = bps.rank()
@@ -102,6 +103,30 @@ def check_names_of_others():
     optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
     train(model, optimizer, 0)
     assert torch.equal(*weights(None, model)[:2])
+
+
+def check_later_job():
+    """Groups end with the job, or when it goes on with other workers: later ones have their numbers."""
+    ended, model = bps.new_group([0, 1, 2]), small_model()
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), group=ended)
+    train(model, optimizer, 0)
+    if _basics.is_elastic():
+        _basics.reform()
+    else:
+        bps.suspend()
+        bps.resume()
+    later = [bps.new_group([0, 2, 1]) for _ in range(4)]
+    for use in (
+        ended.barrier,
+        lambda: bps.push_pull(torch.ones(1), group=ended),
+        lambda: bps.all_gather(torch.ones(1), group=ended),
+        lambda: train(model, optimizer, 1),
+        lambda: bps.DistributedOptimizer(torch.optim.SGD(small_model().parameters(), 0.1), group=ended),
+    ):
+        checks.raised(ValueError, use, "Group(ranks=[0, 1, 2]) has ended")
+    ended.free()
+    for group in later:
+        assert bps.push_pull(torch.ones(1), average=False, group=group).item() == 3
 
 
 if __name__ == "__main__":
