@@ -17,8 +17,9 @@ this worker waits for, it sends what it has before, and zeros for all others (la
 
 In a process group operations meet in their order, which is not that in which autograd finishes gradients: another
 worker may use other parameters. So there a round begins with its flags, and when these have told which gradients the
-workers have, all send those in the order of the parameters; nothing is sent during backward(). Rounds of several
-reducers of a group follow one another, in the order in which they were made.
+workers have, all send those in the order of the parameters; nothing is sent during backward(). As all wait for the
+flags, a round of several passes begins only where all workers get to, in step(), synchronize() or a GradScaler. Rounds
+of several reducers of a group follow one another, in the order in which they were made.
 """
 
 import contextlib
@@ -354,13 +355,16 @@ class Reducer:
     @property
     def complete(self):
         """Whether the round ends now, at the end of a backward pass."""
+        if self.passes == 1 or self._group:
+            return self.busy and self.passes == 1
         missing = self._expected - self._flying.keys()
-        return self.busy and (self.passes == 1 or not any(map(self._takes_part, missing)))
+        return self.busy and not any(map(self._takes_part, missing))
 
     @property
     def open(self):
         """Whether gradients are on their way and nothing says yet which are those of this worker in the round."""
-        return self._ends_in_backward and self.busy and self._flags is None and self._backward is None
+        waits = self._ends_in_backward and self.busy and self._flags is None and self._backward is None
+        return waits and not self._group
 
     def _takes_part(self, index):
         """Return whether a parameter is reduced in this round: it is not frozen, or has a gradient nevertheless."""

@@ -318,8 +318,8 @@ def DistributedOptimizer(
         sparse_as_dense: make sparse gradients dense, and leave dense ones in the parameters. Otherwise only the
             rows that some worker has are sent, and the gradients stay sparse.
         group: of the workers that take part, see new_group(); None: all. A group has no names, so its members send
-            gradients in one order, when backward() has ended: nothing overlaps. Rows of sparse gradients travel in
-            dense tensors, and nothing is coded.
+            gradients in one order, when backward() has ended: nothing overlaps. With several passes to a step that
+            is in synchronize() or step(). Rows of sparse gradients travel in dense tensors, and nothing is coded.
 
     Raises:
         TypeError, ValueError: names are missing or not unique, or an argument makes no sense; or a parameter has

@@ -219,6 +219,26 @@ def check_optimizer():
                 copy.load_state_dict(model.state_dict())
 
 
+def check_passes():
+    """An operation of all workers between several passes and the step, where one worker has no gradient of all."""
+    for chosen in (ENDS, TAIL):
+        if not chosen.included():
+            hvd.barrier()
+            continue
+        parts = [torch.nn.Linear(90, 90) for _ in range(3)]
+        parameters = [parameter for part in parts for parameter in part.parameters()]
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(parameters, 1.0), backward_passes_per_step=2, op=hvd.Sum, process_set=chosen
+        )
+        for turn in range(2):
+            parts[0 if ME == chosen.ranks[0] else 1 + turn](torch.ones(1, 90)).sum().backward()
+        hvd.barrier()
+        optimizer.synchronize()
+        assert [part.bias.grad[0].item() for part in parts] == [2, 1, 1]
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+
 def check_several_optimizers():
     """One backward pass of models of two sets and of all workers."""
     sets = [chosen for chosen in (ENDS, TAIL, hvd.global_process_set) if chosen.included()]
