@@ -37,7 +37,7 @@ from .functions import (
 from .optimizer import DistributedOptimizer
 
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__)
+    __getattr__ = absent(__name__, "byteps.compat.horovod.keras", ("allgather", "reducescatter"))
 
 __all__ = [
     "Compression",

@@ -23,7 +23,7 @@ from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
 from byteps._basics import declare
 from byteps._horovod import *  # noqa: F403
-from byteps._horovod import absent
+from byteps._horovod import COMPLETE, absent
 from byteps.common import get_pushpull_speed
 
 from . import elastic
@@ -49,7 +49,7 @@ from .ops import (
 )
 
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__)
+    __getattr__ = absent(__name__, "byteps.compat.horovod.tensorflow", COMPLETE)
 
 __all__ = [
     "BroadcastGlobalVariablesHook",

@@ -21,7 +21,7 @@ from byteps._basics import *  # noqa: F403
 from byteps._basics import Handle, declare, poll, synchronize
 from byteps._groups import Group, new_group
 from byteps._horovod import *  # noqa: F403
-from byteps._horovod import absent
+from byteps._horovod import COMPLETE_FOR_TORCH, absent
 
 from ._amp import reduce_before_unscaling
 from ._shared import empty
@@ -77,7 +77,7 @@ byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
 free_after_operations()
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__, "byteps.compat.horovod.torch")
+    __getattr__ = absent(__name__, "byteps.compat.horovod.torch", COMPLETE_FOR_TORCH)
 
 __all__ = [
     "Compression",

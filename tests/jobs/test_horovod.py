@@ -83,12 +83,11 @@ class AsHorovod(scripted.TestCase):
             ("from horovod.torch.elastic import ElasticSampler; print(ElasticSampler.__name__)", None),
             ("import horovod.torch.compression as c; print(c.Compression.fp16.__name__)", None),
             ("import importlib.util as u; print(u.find_spec('horovod.torch') is not None)", None),
-            ("import horovod.tensorflow as hvd", "import byteps.tensorflow as hvd"),
-            ("import horovod.keras", "import byteps.keras as hvd"),
+            ("import horovod.spark", "byteps run, or by a launcher"),
             ("from horovod import run", "cannot import name 'run'"),
             ("import horovod; horovod.run(print, np=2)", "use byteps.run(function, np=2)"),
             ("import horovod.runner", "use byteps.run(function, np=2)"),
-            ("import horovod.nothing", "of Horovod BytePS has horovod.torch"),
+            ("import horovod.nothing", "of Horovod BytePS has horovod.torch and horovod.tensorflow"),
             ("import horovod.torch as hvd; hvd.nothing", "has no attribute 'nothing'"),
         ):
             with self.subTest(line):

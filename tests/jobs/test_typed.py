@@ -15,7 +15,12 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 MODULES = {
     "numpy": ["byteps", "byteps.common", "byteps.numpy"],
     "torch": ["byteps.torch", "byteps.compat.horovod.torch"],
-    "tensorflow": ["byteps.tensorflow", "byteps.keras"],
+    "tensorflow": [
+        "byteps.tensorflow",
+        "byteps.keras",
+        "byteps.compat.horovod.tensorflow",
+        "byteps.compat.horovod.keras",
+    ],
     "mxnet": ["byteps.mxnet"],
     "jax": ["byteps.jax"],
     "ray": ["byteps.ray"],

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's interface, made of BytePS.
 
-A program imports ``byteps.compat.horovod.torch as hvd``. One that must stay as it is imports ``horovod.torch`` after
-install(), or is started by ``byteps run --as horovod``. What is not there is refused by its name.
+A program imports ``byteps.compat.horovod.torch as hvd``, or ``.tensorflow`` or ``.keras``. One that must stay as it is
+imports ``horovod.torch`` after install(), or is started by ``byteps run --as horovod``. What is not there is refused by
+its name.
 """
 
 from __future__ import annotations
@@ -20,25 +21,29 @@ __version__ = "0.28.1+byteps"  # that of the interface
 
 # The parts of Horovod that lie elsewhere here.
 _PLACES = {
+    "horovod.keras.elastic": "byteps.keras.elastic",
+    "horovod.tensorflow.compression": "byteps.tensorflow.compression",
+    "horovod.tensorflow.elastic": "byteps.tensorflow.elastic",
+    "horovod.tensorflow.keras.callbacks": "byteps.compat.horovod.keras.callbacks",
+    "horovod.tensorflow.keras.elastic": "byteps.keras.elastic",
     "horovod.torch.compression": "byteps.torch.compression",
     "horovod.torch.elastic": "byteps.torch.elastic",
     "horovod.torch.elastic.sampler": "byteps.torch.elastic",
     "horovod.torch.elastic.state": "byteps.torch.elastic",
 }
+_PARTS = ("torch", "tensorflow", "keras")
 _INSTEAD = {
-    "keras": "import byteps.keras as hvd: it has Horovod's names",
     "mxnet": "import byteps.mxnet as hvd: it has Horovod's names",
     "ray": "use byteps.ray",
     "run": "use byteps.run(function, np=2), or byteps run -n 2 -- python3 train.py",
     "runner": "use byteps.run(function, np=2), or byteps run -n 2 -- python3 train.py",
     "spark": "start workers by byteps run, or by a launcher that docs/clusters.md names",
-    "tensorflow": "import byteps.tensorflow as hvd, or byteps.tensorflow.keras: they have Horovod's names",
 }
 
 
 def _text(name):
     word = name.split(".")[1]
-    instead = _INSTEAD.get(word, "of Horovod BytePS has horovod.torch")
+    instead = _INSTEAD.get(word, "of Horovod BytePS has " + " and ".join(f"horovod.{part}" for part in _PARTS))
     return f"{name} is not in the Horovod that BytePS stands in for; {instead}"
 
 
@@ -78,7 +83,8 @@ def install() -> ModuleType:
         ImportError: the program has imported Horovod already.
     """
     ours = sys.modules[__name__]
-    if sys.modules.get("horovod", ours) is not ours and "horovod.torch" in sys.modules:
+    parts = {f"horovod.{part}" for part in _PARTS}
+    if sys.modules.get("horovod", ours) is not ours and parts & set(sys.modules):
         raise ImportError("byteps.compat.horovod.install() comes too late: the program has imported another horovod")
     if not any(isinstance(finder, _Horovod) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Horovod())

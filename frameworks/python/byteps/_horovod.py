@@ -14,7 +14,7 @@ from ._basics import Average, cross_rank, cross_size, is_homogeneous
 from ._native import has_plugin
 
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from typing import Any, Callable, Sequence
 
     from ._basics import ReduceOp
 
@@ -101,32 +101,35 @@ def _refusing(name, text):
 
 
 # What the modules of byteps.compat.horovod have nevertheless.
-_COMPLETE = (
+COMPLETE = (
     "allgather",
-    "allgather_async",
     "allgather_object",
-    "grouped_allgather",
-    "grouped_allgather_async",
     "alltoall",
-    "alltoall_async",
-    "reducescatter",
-    "reducescatter_async",
+    "grouped_allgather",
     "grouped_reducescatter",
+    "reducescatter",
+)
+COMPLETE_FOR_TORCH = (
+    *COMPLETE,
+    "allgather_async",
+    "alltoall_async",
+    "grouped_allgather_async",
     "grouped_reducescatter_async",
     "join",
+    "reducescatter_async",
 )
 
 
-def absent(module: str, complete: str | None = None) -> Callable[[str], Any]:
+def absent(module: str, complete: str = "", has: Sequence[str] = ()) -> Callable[[str], Any]:
     """Return a __getattr__ for a module: what Horovod has and BytePS has not is refused by its name, when called.
 
-    `complete` is the module that has the whole of Horovod's interface, if there is one.
+    `complete` is the module that `has` the rest of Horovod's interface, if there is one.
     """
 
     def getattr_(name):
         if name not in _ABSENT:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        instead = f"{complete}.{name}" if complete and name in _COMPLETE else _ABSENT[name]
+        instead = f"{complete}.{name}" if name in has else _ABSENT[name]
         text = f"{module}.{name} is not there; instead: {instead}"
         if name == "elastic":  # a module there
             raise AbsentError(text)

@@ -30,6 +30,7 @@ from byteps.torch.compression import Compression
 from byteps.torch.elastic import HorovodInternalError
 
 from .. import process_sets as _sets
+from .._arguments import check_comm
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import _joining, mpi_ops
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -51,8 +52,7 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
         process_sets: those that are there from the start, the same on all workers; further ones are added by
             add_process_set(), also without "dynamic".
     """
-    if comm:
-        raise NotImplementedError(f"init(comm={comm!r}): a job is made of all workers that byteps run starts")
+    check_comm(comm)
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise ValueError(f"init(process_sets={process_sets!r}): expected a list of process sets, or 'dynamic'")
     begins = not is_initialized()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from byteps import torch as bps
-from byteps._basics import Average, Sum, choose_op, poll, rank, size, synchronize, wait_all
+from byteps._basics import Average, Sum, poll, rank, size, synchronize, wait_all
 from byteps._groups import party
-from byteps._horovod import Adasum
 from byteps.torch.compression import Compression
 from byteps.torch.ops import GroupHandle, gradient_name, is_compiling
 
+from .._arguments import choose
 from ..process_sets import global_process_set, group_of
 from ._joining import announce, announce_allreduces, join
 
@@ -68,16 +68,6 @@ __all__ = [
     "sparse_allreduce_async",
     "synchronize",
 ]
-
-
-def choose(average: bool | None, op: ReduceOp | None) -> ReduceOp:
-    """Return the reduction that two arguments mean; Adasum is refused."""
-    if op == Adasum:
-        raise NotImplementedError(
-            "op=Adasum: the servers of BytePS reduce element by element, and Adasum weighs whole gradients of pairs of "
-            "workers by their scalar products; use op=Average, with the learning rate that belongs to it"
-        )
-    return choose_op(average, op)
 
 
 def _named(kind, name, group):

@@ -10,9 +10,9 @@ from byteps._basics import Average
 from byteps.torch.compression import Compression
 from byteps.torch.optimizer import _check_passes, _Distributed, name_parameters, unwrap, wrap
 
+from .._arguments import choose
 from ..process_sets import global_process_set, group_of
 from ._joining import announce_rounds
-from .mpi_ops import choose
 
 if TYPE_CHECKING:
     from typing import Any, Iterable, Sequence
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from byteps._basics import ReduceOp
     from byteps.torch.compression import Choice
 
-    from ..process_sets import ProcessSet
+    from .._arguments import choose
+from ..process_sets import ProcessSet
 
 
 class _Nothing:

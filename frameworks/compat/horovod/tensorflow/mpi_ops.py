@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's operations on tensors, made of those of byteps.tensorflow.
+
+allreduce and broadcast meet by their names, each in names of its own; in eager mode without a name, and all others, by
+the order in which they are called, which is the same on all workers. `process_set` is that of all workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from byteps import tensorflow as bps
+from byteps._basics import Average, rank, size
+from byteps._horovod import refuse_process_set
+from byteps.tensorflow.compression import Compression
+from byteps.tensorflow.functions import resource_of
+
+from .._arguments import choose, init, named, shares
+from ..process_sets import global_process_set
+
+if TYPE_CHECKING:
+    from typing import Iterable, Sequence
+
+    from byteps._basics import ReduceOp
+    from byteps._types import Coding
+    from byteps.tensorflow.collectives import Splits
+    from byteps.tensorflow.compression import Compressor
+    from byteps.tensorflow.ops import TensorLike
+
+    from ..process_sets import ProcessSet
+
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "init",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank",
+    "rank_op",
+    "reducescatter",
+    "size",
+    "size_op",
+]
+
+local_rank_op, local_size_op, rank_op = bps.local_rank_op, bps.local_size_op, bps.rank_op
+
+
+def _scaled(tensor, factor):
+    """Return a tensor whose gradient is multiplied by what factor() returns of the number of workers."""
+
+    @tf.custom_gradient
+    def scaled(result):
+        def backward(gradient):
+            return tf.convert_to_tensor(gradient) * factor(tf.cast(bps.size_op(), gradient.dtype))
+
+        return tf.identity(result), backward
+
+    return scaled(tensor)
+
+
+def _averaged(tensor):
+    """Make the average of the workers' gradients of their sum, as Horovod's is one."""
+    return _scaled(tensor, lambda workers: 1 / workers)
+
+
+# ---- allreduce and broadcast -----------------------------------------------------------------------------
+
+
+def allreduce(
+    tensor: TensorLike,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] | Coding = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> tf.Tensor | tf.IndexedSlices:
+    """Return the reduction of a tensor over all workers, as byteps.tensorflow.push_pull(). Gradients see it."""
+    del ignore_name_scope
+    refuse_process_set(process_set)
+    where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
+    return bps.allreduce(tensor, None, *where, compression, choose(average, op), *scales, name)
+
+
+def grouped_allreduce(
+    tensors: Sequence[TensorLike],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] | Coding = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> list[tf.Tensor | tf.IndexedSlices]:
+    """Return the allreduce of each tensor of a list; in a graph all are in flight at once."""
+    del ignore_name_scope
+    refuse_process_set(process_set)
+    where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
+    return bps.grouped_allreduce(tensors, None, *where, compression, choose(average, op), *scales, name=name)
+
+
+def broadcast(
+    tensor: TensorLike,
+    root_rank: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """Return the tensor of worker root_rank on every worker.
+
+    The gradient is the average of the workers' gradients on the root, and zeros on the others.
+    """
+    del ignore_name_scope
+    refuse_process_set(process_set)
+    return _averaged(bps.broadcast(tensor, root_rank, name=named("broadcast", name)))
+
+
+def broadcast_(
+    variables: Iterable[tf.Variable],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """Replace variables by those of worker root_rank, and return their values."""
+    refuse_process_set(process_set)
+    variables = list(variables)
+    done = bps.broadcast_variables(variables, root_rank, "" if name is None else f"{name}.")
+    with tf.control_dependencies([] if done is None else [done]):
+        return [resource_of(variable).read_value() for variable in variables]
+
+
+# ---- allgather, alltoall, reducescatter ------------------------------------------------------------------
+
+
+def allgather(
+    tensor: TensorLike,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
+    """Return the tensors of all workers one after the other along the first dimension, which may differ between them.
+
+    As byteps.tensorflow.all_gather(): `name` is accepted, and calls meet in their order. The gradient is the average of
+    the workers' gradients of this worker's rows.
+    """
+    del name, ignore_name_scope
+    refuse_process_set(process_set)
+    return _averaged(bps.all_gather(tensor))
+
+
+def grouped_allgather(
+    tensors: Iterable[TensorLike],
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[tf.Tensor]:
+    """Return the allgather of each tensor of a list."""
+    return [allgather(tensor, name, ignore_name_scope, process_set) for tensor in tensors]
+
+
+def alltoall(
+    tensor: TensorLike,
+    splits: Splits = None,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor | tuple[tf.Tensor, tf.Tensor]:
+    """Send a part of the tensor to each worker; return what all have sent to this one, by rank.
+
+    Args:
+        tensor: the parts lie one after the other along the first dimension.
+        splits: how many rows each worker gets; all workers give them, or none does. None: all parts are alike.
+        name, ignore_name_scope: accepted; calls meet in their order.
+        process_set: of all workers.
+
+    Returns:
+        The parts one after the other along the first dimension. With splits (that, received_splits): how many rows have
+        come from each worker, of the type of splits, or int32 for a list. The gradient is exchanged the other way.
+    """
+    del name, ignore_name_scope
+    refuse_process_set(process_set)
+    tensor = tf.convert_to_tensor(tensor)
+    if splits is not None:
+        splits = tf.convert_to_tensor(splits)
+        output, received = bps.all_to_all(tensor, splits)
+        return output, tf.cast(received, splits.dtype)
+    if tensor.shape.rank == 0:
+        raise ValueError("alltoall: what has no dimension cannot be cut; give it one, as by tf.reshape(tensor, [1])")
+    workers = bps.size_op()
+    return bps.all_to_all(tensor, tf.fill([workers], tf.shape(tensor)[0] // workers))[0]
+
+
+def reducescatter(
+    tensor: TensorLike,
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp = Average,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
+    """Return this worker's rows of the reduction of a tensor over all workers.
+
+    Args:
+        tensor: of the same shape and type on all workers. Where the first dimension cannot be divided by size(), the
+            first workers get one more row.
+        device_dense: the device to compute on, as for tf.device().
+        compression: one of Compression.
+        op: Average, Sum, Min, Max or Product. The first two have gradients: as Horovod's, those of a sum are multiplied
+            by size().
+        name, ignore_name_scope: accepted; calls meet in their order.
+        process_set: of all workers.
+        prescale_factor, postscale_factor: multiply each contribution and the result.
+    """
+    del name, ignore_name_scope
+    refuse_process_set(process_set)
+    if not hasattr(compression, "compress"):
+        raise TypeError(f"reducescatter: compression={compression!r} is none of Compression; codings are of allreduce")
+    scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+    with tf.device(device_dense) if device_dense else contextlib.nullcontext():
+        small, context = compression.compress(tf.convert_to_tensor(tensor))
+        result = bps.reduce_scatter(small, shares, op=choose(None, op), **scales)
+        return compression.decompress(_scaled(result, lambda workers: workers), context)
+
+
+def grouped_reducescatter(
+    tensors: Iterable[TensorLike],
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[tf.Tensor]:
+    """Return the reducescatter of each tensor of a list."""
+    how = {"process_set": process_set, "prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+    return [reducescatter(tensor, device_dense, compression, op, **how) for tensor in tensors]
+
+
+# ---- questions in a graph --------------------------------------------------------------------------------
+
+
+def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
+    """Return the number of workers as an int32 tensor, asked when the graph runs."""
+    refuse_process_set(process_set_id)
+    return bps.size_op(name)
+
+
+def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
+    """Return 1 as an int32 tensor: all workers are in the one process set."""
+    refuse_process_set(process_set_id)
+    return tf.constant(1, tf.int32, name=name)
