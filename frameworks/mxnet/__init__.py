@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
 from byteps._horovod import *  # noqa: F403
-from byteps._horovod import absent
+from byteps._horovod import COMPLETE, absent
 from byteps.common import get_pushpull_speed
 from byteps.numpy import broadcast_object
 
 from ._life import shutdown as shutdown
 from ._life import suspend as suspend
+from .collectives import all_gather, all_to_all, reduce_scatter
 from .compression import Compression
 from .functions import broadcast_parameters
 from .kvstore import BytePS
@@ -51,13 +52,15 @@ from .trainer import DistributedTrainer
 from . import elastic  # isort: skip
 
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__)
+    __getattr__ = absent(__name__, "byteps.compat.horovod.mxnet", COMPLETE)
 
 __all__ = [
     "BytePS",
     "Compression",
     "DistributedOptimizer",
     "DistributedTrainer",
+    "all_gather",
+    "all_to_all",
     "allreduce",
     "allreduce_",
     "broadcast",
@@ -73,6 +76,7 @@ __all__ = [
     "grouped_allreduce_",
     "push_pull",
     "push_pull_inplace",
+    "reduce_scatter",
 ]
 __all__ += _basics.__all__
 __all__ += _horovod.__all__

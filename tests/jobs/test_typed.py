@@ -21,7 +21,7 @@ MODULES = {
         "byteps.compat.horovod.tensorflow",
         "byteps.compat.horovod.keras",
     ],
-    "mxnet": ["byteps.mxnet"],
+    "mxnet": ["byteps.mxnet", "byteps.compat.horovod.mxnet"],
     "jax": ["byteps.jax"],
     "ray": ["byteps.ray"],
 }

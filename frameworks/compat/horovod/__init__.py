@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's interface, made of BytePS.
 
-A program imports ``byteps.compat.horovod.torch as hvd``, or ``.tensorflow`` or ``.keras``. One that must stay as it is
-imports ``horovod.torch`` after install(), or is started by ``byteps run --as horovod``. What is not there is refused by
-its name.
+A program imports ``byteps.compat.horovod.torch as hvd``, or another of its parts. One that must stay as it is imports
+``horovod.torch`` after install(), or is started by ``byteps run --as horovod``. What is not there is refused by its
+name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __version__ = "0.28.1+byteps"  # that of the interface
 # The parts of Horovod that lie elsewhere here.
 _PLACES = {
     "horovod.keras.elastic": "byteps.keras.elastic",
+    "horovod.mxnet.compression": "byteps.mxnet.compression",
     "horovod.tensorflow.compression": "byteps.tensorflow.compression",
     "horovod.tensorflow.elastic": "byteps.tensorflow.elastic",
     "horovod.tensorflow.keras.callbacks": "byteps.compat.horovod.keras.callbacks",
@@ -31,9 +32,8 @@ _PLACES = {
     "horovod.torch.elastic.sampler": "byteps.torch.elastic",
     "horovod.torch.elastic.state": "byteps.torch.elastic",
 }
-_PARTS = ("torch", "tensorflow", "keras")
+_PARTS = ("torch", "tensorflow", "keras", "mxnet")
 _INSTEAD = {
-    "mxnet": "import byteps.mxnet as hvd: it has Horovod's names",
     "ray": "use byteps.ray",
     "run": "use byteps.run(function, np=2), or byteps run -n 2 -- python3 train.py",
     "runner": "use byteps.run(function, np=2), or byteps run -n 2 -- python3 train.py",

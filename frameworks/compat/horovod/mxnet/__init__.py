@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's interface for MXNet, made of byteps.mxnet.
+
+    import byteps.compat.horovod.mxnet as hvd
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from byteps import _horovod
+from byteps._basics import (
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    is_initialized,
+    local_rank,
+    local_size,
+)
+from byteps._horovod import *  # noqa: F403
+from byteps._horovod import absent
+from byteps.mxnet import shutdown
+from byteps.mxnet.compression import Compression
+
+from ..process_sets import global_process_set
+from . import functions, mpi_ops
+from .functions import *  # noqa: F403
+from .mpi_ops import *  # noqa: F403
+from .training import DistributedOptimizer, DistributedTrainer
+
+if not TYPE_CHECKING:
+    __getattr__ = absent("horovod.mxnet")
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "DistributedTrainer",
+    "Max",
+    "Min",
+    "Product",
+    "Sum",
+    "global_process_set",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "shutdown",
+]
+__all__ += _horovod.__all__
+__all__ += functions.__all__
+__all__ += mpi_ops.__all__
