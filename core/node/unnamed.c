@@ -38,13 +38,13 @@ static uint32_t next_place(uint32_t place)
     return (place ^ place >> 16) + 1;
 }
 
-/* One of the shards of this worker that are there. */
+/* One of the shards of this worker that are not lost: one that goes meanwhile still ends what is placed by it. */
 static uint32_t shard_of_worker(const struct bps_book *book, const struct bps_book *now, uint32_t worker,
                                 uint32_t place)
 {
     uint32_t own[OWN_SHARDS], n = 0;
     for (uint32_t i = 0; i < book->shards && n < OWN_SHARDS; i++) {
-        if (book->shard[i].member == worker && !now->shard[i].gone) {
+        if (book->shard[i].member == worker && !book->shard[i].gone && !now->shard[i].lost) {
             own[n++] = i;
         }
     }

@@ -151,7 +151,7 @@ struct bps_kept *bps_kept_begin(struct bps_kept_store *store, const struct bps_t
         now->slice = more;
         now->room = slices;
     }
-    now->bytes = tensor->operation.bytes;
+    now->bytes = task->whole;
     now->round = tensor->named.unnamed ? 0 : tensor->round;
     now->size = task->bytes;
     now->slices = slices;

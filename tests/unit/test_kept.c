@@ -37,7 +37,7 @@ static void teardown(void)
 static struct bps_kept *begin(uint32_t round, uint32_t bytes)
 {
     tensor.round = round;
-    tensor.operation.bytes = 3 * (uint64_t)bytes;
+    task.whole = 3 * (uint64_t)bytes;
     task.bytes = bytes;
     struct bps_kept *kept = bps_kept_begin(&store, &task, SHARD, GRID);
     ck_assert_ptr_nonnull(kept);
