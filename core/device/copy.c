@@ -128,7 +128,7 @@ static bool stays(const struct bps_worker *worker, const struct bps_operation *o
     const struct bps_push_pull *request = &operation->request;
     const struct bps_device_ops *device = device_ops(worker);
     uint32_t op, dtype;
-    if (worker->job.size > 1 || !bps_copy_may_stay(worker->device, worker->graph) ||
+    if (worker->job.size > 1 || operation->blocks.ranks > 0 || !bps_copy_may_stay(worker->device, worker->graph) ||
         !bps_brings(&operation->roles, worker->job.rank)) {
         return false;
     }
@@ -156,7 +156,8 @@ static void copy_prepare(struct bps_operation *operation)
         copy_release(worker, &operation->mark); /* its input is its result, whenever it is there */
     }
     if (operation->via == BPS_VIA_HOST) {
-        bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+        bps_staging_reserve(tensor,
+                            bps_operation_staged(operation)); /* what there is, is looked at when the tasks begin */
     }
 }
 
@@ -166,10 +167,10 @@ static bps_status copy_begin(struct bps_operation *operation, struct bps_report 
     bool direct = operation->via == BPS_VIA_DIRECT;
     bool staged = direct ? !bps_direct_has_all(copy_worker_of(operation), operation) : operation->via == BPS_VIA_HOST;
     if (staged && direct) { /* of some partitions the network reaches the end only through the host */
-        bps_staging_reserve(tensor, operation->bytes);
+        bps_staging_reserve(tensor, bps_operation_staged(operation));
     }
-    if (staged && tensor->staging_bytes < operation->bytes) {
-        BPS_REPORT(report, "no host memory for %lu bytes from the device", operation->bytes);
+    if (staged && tensor->staging_bytes < bps_operation_staged(operation)) {
+        BPS_REPORT(report, "no host memory for %lu bytes from the device", bps_operation_staged(operation));
         return BPS_ERR_NOMEM;
     }
     return BPS_OK;
@@ -318,21 +319,15 @@ static void copy_on_left(void *arg, bps_status status, const char *text)
 }
 
 /* Where the partition lies in the application's memory. */
-static char *device_memory(const struct bps_task *task, const void *tensor)
+static char *target(const struct bps_task *task)
 {
-    return (char *)tensor + task->offset;
+    return (char *)task->tensor->operation.request.out + task->out;
 }
 
 /* The sum of a group lies where its result will. */
 static const char *source(const struct bps_task *task)
 {
-    const struct bps_push_pull *request = &task->tensor->operation.request;
-    return device_memory(task, task->for_group ? request->out : request->in);
-}
-
-static char *target(const struct bps_task *task)
-{
-    return device_memory(task, task->tensor->operation.request.out);
+    return task->for_group ? target(task) : (const char *)task->tensor->operation.request.in + task->in;
 }
 
 static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
@@ -399,8 +394,7 @@ static void count_direct(const struct bps_task *task)
 static bool copy_to_host(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_operation *operation = &tensor->operation;
-    bool brings = bps_brings(&operation->roles, tensor->worker->job.rank);
+    bool brings = bps_brings(&task->roles, tensor->worker->job.rank);
     task->direct = bps_direct_bytes(task);
     task->direct_src = source(task);
     task->direct_dst = target(task);
@@ -408,7 +402,7 @@ static bool copy_to_host(struct bps_task *task)
     if (task->direct == task->bytes && task->direct > 0) {
         return true;
     }
-    task->dst = tensor->staging + task->offset;
+    task->dst = tensor->staging + task->staged;
     if (task->bytes == 0 || !brings) {
         task->src = task->dst;
         return true;
@@ -417,13 +411,22 @@ static bool copy_to_host(struct bps_task *task)
     return false;
 }
 
+/* Whether the result belongs to this worker, and is not there already. */
+static bool changes_here(const struct bps_task *task)
+{
+    const struct bps_push_pull *r = &task->tensor->operation.request;
+    uint32_t rank = task->tensor->worker->job.rank;
+    bool gets = bps_gets(&task->roles, rank);
+    bool has = bps_has(&task->roles, rank) || (task->roles.from == rank && task->roles.to == rank);
+    return gets || (has && (const char *)r->in + task->in != (const char *)r->out + task->out);
+}
+
 static bool copy_to_device(struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct bps_worker *worker = task->tensor->worker;
-    bool unchanged = !bps_gets(&operation->roles, worker->job.rank) && operation->request.in == operation->request.out;
     struct bps_report report = {""};
-    if (task->bytes == 0 || unchanged) {
+    if (task->bytes == 0 || !changes_here(task)) {
         return true;
     }
     count_direct(task);
@@ -451,8 +454,8 @@ static bool reduce_on_device(struct bps_task *task)
     struct bps_reduction reduction = {
         .device = request->device.index,
         .n = 1,
-        .src = {device_memory(task, request->in)},
-        .dst = device_memory(task, request->out),
+        .src = {source(task)},
+        .dst = target(task),
         .scales = scaled ? &request->prescale : NULL,
         .scale = scaled ? request->postscale : 1,
         .divisor = 1,

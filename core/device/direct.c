@@ -157,7 +157,7 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
     struct bps_direct *direct = &worker->memory->direct;
     if (direct->least == 0 ||
         bps_container(operation, const struct bps_tensor_entry, operation)->named.coding != NULL ||
-        !bps_sums(&operation->roles) || operation->bytes < direct->least) {
+        operation->kind != BPS_KIND_PUSH_PULL || operation->bytes < direct->least) {
         return false;
     }
     pthread_mutex_lock(&direct->lock);

@@ -182,8 +182,8 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_push_pull *r = &operation->request;
-    if (!bps_sums(&operation->roles)) {
-        return "it is a broadcast";
+    if (operation->kind != BPS_KIND_PUSH_PULL) {
+        return "it is no push_pull";
     }
     if (r->prescale != 1.0 || r->postscale != 1.0) {
         return "it is scaled";

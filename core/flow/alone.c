@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alone.c - push_pull in a job, or a process group, of one worker: the scales alone. */
+/* alone.c - push_pull in a job, or a process group, of one worker: the scales alone; and blocks of one worker. */
+#include <string.h>
+
 #include <byteps/reducer.h>
 
 #include "base/assert.h"
@@ -90,4 +92,27 @@ const struct bps_step_ops bps_group_alone = {
     .start = alone_start,
 };
 
-const struct bps_step_ops *const bps_alone_steps[] = {&bps_async_alone, &bps_sparse_alone, &alone, NULL};
+/* ---- what it sends to itself ---- */
+
+static bool is_own(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    const struct bps_task *task = partition >= BPS_BLOCKS ? bps_tensor_task(tensor, partition) : NULL;
+    return task != NULL && task->roles.from == task->roles.to && task->roles.from != BPS_EVERYBODY;
+}
+
+static bool own_start(struct bps_task *task)
+{
+    if (task->src != task->dst && task->bytes > 0) {
+        memmove(task->dst, task->src, task->bytes);
+    }
+    return true;
+}
+
+const struct bps_step_ops bps_own_block = {.name = "own block",
+                                           .takes = "blocks that are from their receiver",
+                                           .crosses = true,
+                                           .probe = is_own,
+                                           .start = own_start};
+
+const struct bps_step_ops *const bps_alone_steps[] = {&bps_own_block, &bps_async_alone, &bps_sparse_alone, &alone,
+                                                      NULL};

@@ -51,10 +51,6 @@ bps_status bps_blocks_check(const struct bps_call *call, struct bps_push_pull *r
         return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this %s (0..%u)", call->root,
                         call->group != NULL ? "process group" : "job", n - 1);
     }
-    if (request->device.type != BPS_DEVICE_HOST) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a %s of tensors on a device; they have to be in host memory",
-                        kind->name);
-    }
     if ((in > 0 && request->in == NULL) || (out > 0 && request->out == NULL)) {
         return bps_fail(report, BPS_ERR_INVALID, "%s of %s is NULL", in > 0 && request->in == NULL ? "in" : "out",
                         kind->name);
@@ -84,6 +80,8 @@ bps_status bps_blocks_init(struct bps_blocks *blocks, const struct bps_call *cal
     *blocks = (struct bps_blocks){.ranks = n, .own = asked->own, .in = at, .out = at + n + 1};
     layout(blocks->in, asked->in_counts, asked->in_count, side_blocks(kind->all_in, n), bps_dtype_size(dtype));
     layout(blocks->out, asked->out_counts, asked->out_count, side_blocks(kind->all_out, n), bps_dtype_size(dtype));
+    blocks->bytes = (has_side(call, kind->from, asked->own) ? blocks->in[side_blocks(kind->all_in, n)] : 0) +
+                    (has_side(call, kind->to, asked->own) ? blocks->out[side_blocks(kind->all_out, n)] : 0);
     return BPS_OK;
 }
 
@@ -129,11 +127,6 @@ static struct block block_at(const struct bps_operation *operation, uint32_t ind
     return block;
 }
 
-static bool stays_here(const struct block *block)
-{
-    return block->roles.from == block->roles.to && block->roles.from != BPS_EVERYBODY;
-}
-
 /*
  * The number of a partition of a block. Its remainder by the ranks is the worker whose it is (node/unnamed.h); the only
  * block of a reduce is that of all but the root, which has enough to do with the results.
@@ -152,7 +145,7 @@ static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_
 {
     const struct bps_operation *operation = &tensor->operation;
     const struct block block = block_at(operation, index);
-    if (!block.mine || stays_here(&block)) {
+    if (!block.mine) {
         return 0;
     }
     uint64_t size = bps_tensor_cut(tensor, block.bytes), offset = 0;
@@ -179,17 +172,21 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Of how many blocks this worker may have a part, and which the i-th of these is: one may come twice. */
+/* Of how many blocks this worker may have a part, and which the i-th of these is. */
 static uint32_t few_blocks(const struct bps_operation *operation)
 {
     uint32_t n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
-    return blocks > n ? 2 * n : blocks;
+    return blocks > n ? 2 * n - 1 : blocks;
 }
 
 static uint32_t few_block(const struct bps_operation *operation, uint32_t rank, uint32_t i)
 {
     uint32_t n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
-    return blocks <= n ? i : i < n ? rank * n + i : (i - n) * n + rank;
+    if (blocks <= n || i < n) {
+        return blocks <= n ? i : rank * n + i;
+    }
+    uint32_t from = i - n < rank ? i - n : i - n + 1; /* all others */
+    return from * n + rank;
 }
 
 bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
@@ -211,16 +208,9 @@ bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor)
     }
     bps_assert(n == tensor->tasks);
     qsort(tensor->task, n, sizeof *tensor->task, by_number); /* all blocks begin at once; and notice.c looks for one */
-    return BPS_OK;
-}
-
-void bps_blocks_copy_own(const struct bps_operation *operation)
-{
-    const struct bps_push_pull *r = &operation->request;
-    uint32_t rank = operation->blocks.own, n = operation->blocks.ranks, blocks = bps_blocks_count(operation);
-    uint32_t index = blocks == n * n ? rank * n + rank : blocks == n ? rank : 0;
-    const struct block block = block_at(operation, index);
-    if (block.mine && stays_here(&block) && block.bytes > 0) {
-        memmove((char *)r->out + block.out, (const char *)r->in + block.in, block.bytes);
+    for (uint32_t i = 1; i < n; i++) {
+        tensor->task[i].staged = tensor->task[i - 1].staged + tensor->task[i - 1].bytes;
     }
+    bps_assert(tensor->task[n - 1].staged + tensor->task[n - 1].bytes <= operation->blocks.bytes);
+    return BPS_OK;
 }

@@ -6,7 +6,7 @@
  * workers agree about kind, type, root and sizes, and if they do not, all of the operation ends. Partition i of block b
  * has the number BPS_BLOCKS + i * blocks + b, whatever the sizes of others (of one block: see blocks.c), which is none
  * of a tensor without blocks. A worker has tasks for those blocks alone that it brings or gets; what it would send to
- * itself it copies.
+ * itself a step of its own copies.
  */
 #ifndef BPS_FLOW_BLOCKS_H
 #define BPS_FLOW_BLOCKS_H
@@ -26,8 +26,9 @@ struct bps_worker;
 /* Where a worker has them. Blocks are counted by places in the operation's group; of all workers these are ranks. */
 struct bps_blocks {
     uint32_t ranks, own; /* how many places there are, 0: the operation has no blocks; and this worker's */
-    uint64_t *in;  /* owned: in its input, bytes: where the block for each rank begins, and where the last one ends; */
-    uint64_t *out; /* and in its output that of each rank. One block, if that has only one */
+    uint64_t *in;   /* owned: in its input, bytes: where the block for each rank begins, and where the last one ends; */
+    uint64_t *out;  /* and in its output that of each rank. One block, if that has only one */
+    uint64_t bytes; /* of both, as far as this worker has them */
 };
 
 /* What is asked for, beside the request. */
@@ -63,7 +64,5 @@ void bps_blocks_fini(struct bps_blocks *blocks);
 bps_status bps_blocks_tasks(struct bps_tensor_entry *tensor);
 /* [core] The number of blocks that the operation has among all workers. */
 uint32_t bps_blocks_count(const struct bps_operation *operation);
-/* [core] The operation begins: what this worker sends to itself. */
-void bps_blocks_copy_own(const struct bps_operation *operation);
 
 #endif

@@ -431,7 +431,7 @@ static void note_over(struct bps_operation *operation)
         HASH_DELETE(by_id, *ids, tensor);
     }
     if (operation->group != NULL) {
-        bps_tensor_forget_path(tensor); /* it is another one without the group */
+        tensor->renamed = true; /* its path is another one without the group */
         bps_process_group_leave(operation->group);
         operation->group = NULL;
     }

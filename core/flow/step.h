@@ -114,6 +114,7 @@ static inline void *bps_task_place(const struct bps_task *task, uint32_t offset)
 }
 
 extern const struct bps_step_ops bps_async_alone;           /* of those, tensors in mode async: async_alone.c */
+extern const struct bps_step_ops bps_own_block;             /* what a worker sends to itself: alone.c */
 extern const struct bps_step_ops bps_group_alone;           /* in a process group of one worker: alone.c */
 extern const struct bps_step_ops bps_sparse_alone;          /* and rows: sparse_alone.c */
 extern const struct bps_step_ops *const bps_alone_steps[];  /* push_pull in a job of one worker: alone.c */

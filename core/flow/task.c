@@ -382,9 +382,6 @@ void bps_tasks_start(struct bps_operation *operation)
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         task_prepare(&tensor->task[i], tensor->task[i].own);
     }
-    if (operation->blocks.ranks > 0) {
-        bps_blocks_copy_own(operation);
-    }
     task_start(tensor);
 }
 
@@ -434,7 +431,7 @@ static void hold_view(struct bps_operation *operation)
     }
     if (operation->group != NULL) {
         view = worker->first_view;
-        bps_tensor_forget_path(tensor); /* that its calls outside of the group take */
+        tensor->renamed = true; /* calls of all workers take another path */
     } else if (tensor->named.unnamed) {
         uint32_t *next = &worker->numbers[bps_unnamed_kind(tensor->id)], number = tensor->id & BPS_ID_NUMBER;
         *next = bps_number_is_before(number, *next) ? *next : (number + 1) & BPS_ID_NUMBER;

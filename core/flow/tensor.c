@@ -175,7 +175,7 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
         tensor->task[i].tensor = tensor;
         tensor->task[i].partition = i;
         tensor->task[i].bytes = bps_tensor_size(tensor, bytes, i);
-        tensor->task[i].offset = tensor->task[i].in = tensor->task[i].out = offset;
+        tensor->task[i].offset = tensor->task[i].in = tensor->task[i].out = tensor->task[i].staged = offset;
         tensor->task[i].whole = bytes;
         offset += tensor->task[i].bytes;
     }

@@ -44,6 +44,7 @@ struct bps_task {
     uint64_t offset;  /* in the tensor, or in its block */
     uint64_t whole;   /* bytes of that */
     uint64_t in, out; /* where it lies in the operation's input and output; both are `offset`, if it has no blocks */
+    uint64_t staged;  /* and in the staging memory of a tensor on a device: likewise */
     struct bps_roles roles; /* of its round, if it has blocks; else the operation's */
     enum bps_task_state state;
     uint32_t step;     /* of its way */
@@ -91,7 +92,7 @@ struct bps_tensor_entry {
     bool asked;            /* [core] it has been */
     bool forgotten;        /* [core] it goes with the answer */
     _Atomic bool unwanted; /* [atomic] to be forgotten as soon as nothing of it is in flight */
-    bool renamed;          /* [app], then [core] the path was made for another name */
+    bool renamed;          /* [app], then [core] the path was made for another name, or process group */
     struct bps_form job;   /* [core] as declared in the job; may differ from ours */
     uint32_t round;
     uint32_t first_round;           /* of this name and form under its id; earlier ones were others' */
@@ -157,6 +158,11 @@ struct bps_task *bps_tensor_task(const struct bps_tensor_entry *tensor, uint32_t
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 /* [core] Their ways along its path, if they have none. */
 bps_status bps_tensor_ways(struct bps_tensor_entry *tensor);
+/* Bytes of staging memory that an operation on a device needs. */
+static inline uint64_t bps_operation_staged(const struct bps_operation *operation)
+{
+    return operation->blocks.ranks > 0 ? operation->blocks.bytes : operation->bytes;
+}
 /* [core] Frees the path, and the ways of its tasks. */
 void bps_tensor_forget_path(struct bps_tensor_entry *tensor);
 /* [core] Frees what belongs to the wire: placement, tasks, path. */

@@ -42,7 +42,8 @@ bps_status bps_scheduler_ended(struct bps_scheduler *scheduler, uint32_t pid);
 void bps_scheduler_move(struct bps_scheduler *scheduler);
 /*
  * In a job that runs, the shards of this member, which is not the only one with some, sum nothing from some round on,
- * and are gone in the next view. False: not now; it may be tried again.
+ * and are gone in the next view. False: not now; it may be tried again. Not of a job with process groups, which stay
+ * where they are.
  */
 bool bps_scheduler_retire(struct bps_scheduler *scheduler, uint32_t member);
 

@@ -512,7 +512,8 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
 }
 
 static const struct bps_step_ops *const push_pull_steps[] = {
-    &bps_group_alone, &bps_push_value, &bps_push_value_rows, &bps_push_rows, &bps_push_coded, &bps_push_plain, NULL};
+    &bps_own_block, &bps_group_alone, &bps_push_value, &bps_push_value_rows,
+    &bps_push_rows, &bps_push_coded,  &bps_push_plain, NULL};
 
 const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool alone)
 {

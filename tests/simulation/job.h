@@ -124,6 +124,16 @@ void job_check_result(struct worker *w, const struct flight *flight);
 /* Nothing is under way: what was lent, queued, or sent on credit has come back. */
 void job_check_idle(struct job *job, const struct bps_worker *worker);
 
+/* Workers, servers or the scheduler may end, and with them the job. */
+bool job_may_end(const struct job *job);
+
+/* ---- collectives.c ---- */
+
+/* Whether workers make process groups, which no shards may be taken from. */
+bool collectives_in_groups(const struct job *job);
+/* Some operations of blocks. False: the job has ended. */
+bool collectives_run(struct worker *w);
+
 /* ---- elastic.c ---- */
 
 void elastic_run_worker(void *arg);

@@ -269,7 +269,7 @@ static void move(void *arg)
     if (move_random(4) == 0) {
         bps_scheduler_move(arg);
     }
-    if (move_random(6) == 0) {
+    if (move_random(6) == 0 && !collectives_in_groups(playing)) {
         playing->retires |= bps_scheduler_retire(arg, move_random(playing->workers + playing->servers));
     }
 }
@@ -451,8 +451,7 @@ static bool may_fail(const struct job *job, uint32_t number, uint32_t round, bps
            (gone || status == (job->trouble == STAGE_FAILS ? BPS_ERR_FAILED : BPS_ERR_MISMATCH));
 }
 
-/* Workers, servers or the scheduler may end, and with them the job. */
-static bool may_end(const struct job *job)
+bool job_may_end(const struct job *job)
 {
     return job->trouble == KILLED || job->trouble == LEAVES ||
            ((job->trouble == SERVER_KILLED || job->trouble == COMES) && job->last_killed) || job->trouble == STARVES ||
@@ -569,7 +568,7 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
     } else if (status == BPS_OK) {
         sim_balance_ended(flight->number, w->round);
         job_check_result(w, flight);
-    } else if (may_end(job)) {
+    } else if (job_may_end(job)) {
         w->failed = job->trouble != CODER_LIES || worker->failure != BPS_OK;
     } else if (!may_fail(job, flight->number, w->round, status)) {
         printf("  worker %u: operation %u: %s\n", w->number, flight->number, report.text);
@@ -737,7 +736,7 @@ static void save_states(struct worker *w, struct bps_worker *worker)
         bps_writer_init(&state);
         if (!tensor->named.unnamed && (w->job->lossy || sim_chance(30))) {
             w->failed = bps_state_save(tensor, &state, NULL) != BPS_OK || w->failed;
-            if (w->failed && !may_end(w->job)) {
+            if (w->failed && !job_may_end(w->job)) {
                 job_blame(w->job, "what coding has left could not be saved");
             } else if (!w->failed) {
                 sim_balance_saved(tensor, state.data, state.size);
@@ -766,9 +765,10 @@ static void run_worker(void *arg)
     } else {
         w->worker = worker;
         job_note_member(w);
-        while (w->round < ROUNDS && work(worker, w)) {
+        while (w->round < ROUNDS && work(worker, w) && collectives_run(w)) {
             w->round++;
         }
+        w->failed = w->failed || w->round < ROUNDS;
         if (!w->failed) {
             save_states(w, worker);
             job_check_idle(w->job, worker);
