@@ -202,6 +202,10 @@ void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_pla
 
 void bps_tensor_turn(struct bps_tensor_entry *tensor)
 {
+    if (tensor->blocks) { /* its tasks were those of another call */
+        free_tasks(tensor);
+        tensor->blocks = false;
+    }
     if (tensor->next.partition != NULL && tensor->round >= tensor->next_round) {
         struct bps_placed next = tensor->next;
         tensor->next.partition = NULL;
