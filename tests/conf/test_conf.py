@@ -413,7 +413,8 @@ class Graph(Case):
         stages = re.findall(r"(?ms)^  (\w+)\n(.*?)(?=^  ?\S)", self.graph("--explain"))
         found = {name: re.findall(r"(?m)^    (?:ways      |          ) ([^:]+): ", text) for name, text in stages}
         self.assertEqual(found["local_reduce"], ["exchange", "lead", "lead for the network", "lend"])
-        self.assertEqual(found["push_pull"], ["add", "add rows", "push rows", "push coded", "push"])
+        ways = ["own block", "alone in a group", "add", "add rows", "push rows", "push coded", "push"]
+        self.assertEqual(found["push_pull"], ways)
         self.assertEqual(found["local_broadcast"], ["hand out"])
 
     def test_compress(self):
