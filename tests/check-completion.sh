@@ -19,6 +19,9 @@ offered run byteps r
 offered --hosts\ --hostfile\ --host-discovery-script byteps run --ho
 offered horovod byteps run --as ""
 offered info byteps plugin in
+offered "list info new" byteps plugin ""
+offered stage byteps plugin new s
+offered "" byteps plugin new stage ""
 offered "--build --bandwidth" byteps info --b
 offered --json byteps conf show --j
 offered "check show sample" byteps conf ""

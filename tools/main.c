@@ -21,7 +21,7 @@ static const struct command commands[] = {
     {"server", "sum what the workers push", bps_cmd_server},
     {"scheduler", "bring the members of a job together", bps_cmd_scheduler},
     {"conf", "check, show or sample the configuration", bps_cmd_conf},
-    {"plugin", "list the plugins and tell about one", bps_cmd_plugin},
+    {"plugin", "list the plugins, tell about one, begin a new one", bps_cmd_plugin},
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
     {"trace", "join the timelines of a job, tell where each step spent its time", bps_cmd_trace},

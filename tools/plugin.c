@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plugin.c - `byteps plugin list` shows what the plugin directories hold, without running any of it;
- * `byteps plugin info` opens one plugin and shows its options.
+ * `byteps plugin info` opens one plugin and shows its options; `byteps plugin new` begins one.
  */
 #include <getopt.h>
 #include <jansson.h>
@@ -12,17 +12,21 @@
 #include "conf/option.h"
 #include "plugin/registry.h"
 #include "tools/cmd.h"
+#include "tools/plugin_new.h"
 #include "tools/plugin_serves.h"
 
 /* clang-format off */
 static const char help_text[] =
     "Usage: byteps plugin list [--json]\n"
     "       byteps plugin info NAME [--kind KIND] [--json]\n"
+    "       byteps plugin new KIND NAME\n"
     "\n"
     "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the\n"
     "plugin directory, and why one of them would be refused; of a framework binding,\n"
     "which frameworks it serves, and which versions of them the python3 of the PATH\n"
     "has. It runs none of their code. info opens one plugin and shows its options.\n"
+    "new makes the folder NAME with a small plugin that works, its test, a sample\n"
+    "configuration and a Makefile for: make && make check && make install\n"
     "\n"
     "      --kind KIND        transport, reducer, compressor, stage, launcher or\n"
     "                         framework; needed where several have this name\n"
@@ -389,7 +393,13 @@ static int dispatch(const char *word, int count, char **rest, struct request *re
         request->name = rest[0];
         return info(request);
     }
-    return bps_cmd_usage("plugin", "unknown command '%s'; expected list or info", word);
+    if (strcmp(word, "new") == 0) {
+        if (count != 2 || request->kind || request->json) {
+            return bps_cmd_usage("plugin", "new takes a kind and a name, and no options");
+        }
+        return bps_plugin_new(rest[0], rest[1]);
+    }
+    return bps_cmd_usage("plugin", "unknown command '%s'; expected list, info or new", word);
 }
 
 int bps_cmd_plugin(int argc, char **argv)
@@ -406,7 +416,7 @@ int bps_cmd_plugin(int argc, char **argv)
         return bps_cmd_finish("plugin", 0);
     }
     if (optind == argc) {
-        return bps_cmd_usage("plugin", "no command given; expected list or info");
+        return bps_cmd_usage("plugin", "no command given; expected list, info or new");
     }
     return dispatch(argv[optind], argc - optind - 1, argv + optind + 1, &request);
 }
