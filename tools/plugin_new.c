@@ -23,12 +23,15 @@
 
 struct kit {
     const char *kind;
-    const char *files[6]; /* below templates/, up to NULL; they keep the last part of their names */
+    const char *files[7]; /* below templates/, up to NULL; they keep the last part of their names */
 };
 
 static const struct kit kits[] = {
     {"compressor",
      {"compressor/compressor_NAME.c", "compressor/Makefile", "compressor/NAME.conf", "compressor/README.md", "sum.c"}},
+    {"framework",
+     {"framework/framework_NAME.c", "framework/Makefile", "framework/NAME.conf", "framework/README.md",
+      "framework/NAME.py", "framework/check_NAME.py"}},
     {"reducer", {"reducer/reducer_NAME.c", "reducer/Makefile", "reducer/NAME.conf", "reducer/README.md", "sum.c"}},
     {"stage", {"stage/stage_NAME.c", "stage/Makefile", "stage/NAME.conf", "stage/README.md", "sum.c"}},
 };
