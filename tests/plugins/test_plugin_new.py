@@ -14,6 +14,7 @@ import unittest
 import modules
 
 KINDS = ("compressor", "framework", "reducer", "stage")
+EXPECTED = "expected compressor, framework, reducer or stage"
 BUILD = os.environ.get("top_builddir", ".")
 PKG_CONFIG = os.environ.get("PKG_CONFIG") or "pkg-config"
 FLAGS = "-O1 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
@@ -33,7 +34,8 @@ class New(unittest.TestCase):
                       if "byteps" in names and os.path.basename(folder) == "bin"]
         prefix = os.path.dirname(os.path.dirname(program))
         folder = cls.run_in(cls.dir, program, "info", "pkg-config").stdout.strip()
-        cls.env.update(PATH=f"{prefix}/bin:{os.path.dirname(sys.executable)}:/usr/bin:/bin", PKG_CONFIG_PATH=folder, CC=compiler, CFLAGS=FLAGS,
+        cls.env.update(PATH=":".join([f"{prefix}/bin", os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
+                       PKG_CONFIG_PATH=folder, CC=compiler, CFLAGS=FLAGS,
                        PKG_CONFIG=f"{PKG_CONFIG} --define-variable=prefix={prefix}")
 
     @classmethod
@@ -78,8 +80,8 @@ class New(unittest.TestCase):
         os.mkdir(os.path.join(self.work, "taken"))
         for words, text in (
             (("stge", "some"), "unknown kind 'stge'; did you mean 'stage'?"),
-            (("nonsense", "some"), "unknown kind 'nonsense'; expected compressor, framework, reducer or stage"),
-            (("launcher", "some"), "there is no template for a launcher; expected compressor, framework, reducer or stage"),
+            (("nonsense", "some"), f"unknown kind 'nonsense'; {EXPECTED}"),
+            (("launcher", "some"), f"there is no template for a launcher; {EXPECTED}"),
             (("stage",), "new takes a kind and a name, and no options"),
             (("stage", "some", "--json"), "new takes a kind and a name, and no options"),
             (("stage", "9times"), "'9times' cannot be the name of a plugin; expected a letter a to z, then"),
