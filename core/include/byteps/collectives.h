@@ -27,7 +27,7 @@
  * sizes differ it ends with BPS_ERR_MISMATCH, and a text that names the odd one out, on all workers; where root and
  * another worker, or two workers of an all_to_all, differ about the size of a block that only they have, on these.
  * Workers of one host do not sum among themselves first, and neither stages of worker.graph nor codings work on blocks.
- * Tensors are in host memory.
+ * Tensors on a device are copied to the host and back, behind what its stream has been given.
  */
 #ifndef BYTEPS_COLLECTIVES_H
 #define BYTEPS_COLLECTIVES_H
