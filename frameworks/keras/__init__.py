@@ -37,7 +37,8 @@ from .functions import (
 from .optimizer import DistributedOptimizer
 
 if not TYPE_CHECKING:  # else every name would be known
-    __getattr__ = absent(__name__, "byteps.compat.horovod.keras", ("allgather", "reducescatter"))
+    _COMPLETE = ("ProcessSet", "add_process_set", "allgather", "reducescatter", "remove_process_set")
+    __getattr__ = absent(__name__, "byteps.compat.horovod.keras", _COMPLETE)
 
 __all__ = [
     "Compression",

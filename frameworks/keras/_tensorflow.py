@@ -17,7 +17,7 @@ let_keras_wait()
 def reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients."""
     _refuse_replicas()
-    reduction = Reduction(how.compression, how.sparse_as_dense, how.op, how.scales, how.device)
+    reduction = Reduction(how.compression, how.sparse_as_dense, how.op, how.scales, how.device, how.group)
     rate = tf.cast(tf.convert_to_tensor(learning_rate), tf.float64)
     return reduction.named(gradients, names, rate)
 

@@ -16,6 +16,7 @@ __all__ = ["Compression", "Shared", "reduce"]
 @torch.compiler.disable
 def reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
+    group = how.group
     declare_coded(names, coding_of(how.compression))
     before, after = how.scales
     rate = float(keras.ops.convert_to_numpy(learning_rate))
@@ -23,12 +24,13 @@ def reduce(how, names, gradients, learning_rate):
     handles = [
         push_pull_async(
             tensor,
-            name=name,
+            name=name if group is None else None,
             priority=-i,
             op=how.op,
             prescale_factor=before,
             postscale_factor=after,
             learning_rate=rate,
+            group=group,
         )
         for i, (name, (tensor, _)) in enumerate(zip(names, small))
     ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 import keras
 import numpy as np
@@ -14,6 +14,9 @@ from byteps._basics import Average, end_step, size
 from . import _backend
 from .functions import broadcast_variables
 from .optimizer import exchange_of
+
+if TYPE_CHECKING:
+    from byteps._groups import Group
 
 
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
@@ -80,16 +83,23 @@ class MetricAverageCallback(keras.callbacks.Callback):
     workers must have the same metrics.
     """
 
-    def __init__(self, device: str = "") -> None:
-        """Make the callback; device is accepted for compatibility."""
+    def __init__(self, device: str = "", group: Group | None = None) -> None:
+        """Make the callback; device is accepted for compatibility.
+
+        Args:
+            device: without effect.
+            group: of the workers that take part, see byteps.numpy.new_group(); None: all. Others keep their metrics.
+        """
         super().__init__()
+        self.group = group
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Average what is in logs, in place."""
         names = sorted(name for name, value in (logs or {}).items() if np.ndim(value) == 0)
-        if names:
+        if names and (self.group is None or self.group.rank() >= 0):
             mine = np.array([float(logs[name]) for name in names])
-            logs.update(zip(names, arrays.push_pull(mine, name="Metrics", op=Average).tolist()))
+            name = "Metrics" if self.group is None else None
+            logs.update(zip(names, arrays.push_pull(mine, name=name, op=Average, group=self.group).tolist()))
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):

@@ -12,7 +12,7 @@ import keras
 
 from byteps._async import check_arguments, refuse
 from byteps._basics import Average, ReduceOp, choose_op, is_async
-from byteps._coded_names import choose_compressor, coding_of
+from byteps._coded_names import choose_compressor, coding_of, refuse_coding
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
@@ -22,6 +22,7 @@ from ._async import Asynchronous, Exchange
 from ._backend import Compression
 
 if TYPE_CHECKING:
+    from byteps._groups import Group
     from byteps._types import Coding
 
 Optimizer = TypeVar("Optimizer")  # of whatever class
@@ -35,6 +36,7 @@ class Reduction(typing.NamedTuple):
     op: ReduceOp
     scales: tuple[float, float]
     device: str
+    group: Group | None = None
 
     def __call__(self, gradients, variables, learning_rate):
         """Return the gradients, reduced; None stays None.
@@ -42,10 +44,17 @@ class Reduction(typing.NamedTuple):
         A tensor is named by the place of its variable, whose own name may differ between the workers, as where
         one of them has loaded the model.
         """
+        if self.group is not None and self.group.rank() < 0:
+            return self._own(gradients)
         chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
         names = tuple(unique_name(f"Gradient.{i}", variables[i]) for i in chosen)
         reduced = dict(zip(chosen, _backend.reduce(self, names, [gradients[i] for i in chosen], learning_rate)))
         return [reduced.get(i) for i in range(len(gradients))]
+
+    def _own(self, gradients):
+        """Return what a worker makes of its gradients alone; the scales make a sum over passes of their mean."""
+        factor = self.scales[0] * self.scales[1]
+        return [one if one is None or factor == 1 else keras.ops.multiply(one, factor) for one in gradients]
 
 
 class _Reducer:
@@ -222,6 +231,7 @@ def DistributedOptimizer(
     groups: list | None = None,
     process_set: object = None,
     scale_local_gradients: bool = True,
+    group: Group | None = None,
 ) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before each step.
 
@@ -252,6 +262,8 @@ def DistributedOptimizer(
         average_aggregated_gradients: whether the sum over the batches is divided by their number.
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect.
         process_set: must be None: all workers.
+        group: of the workers whose gradients are reduced, see byteps.numpy.new_group(); None: all. They are sent when
+            all are there, in the order of the variables. On a worker that is no member nothing is reduced.
 
     Raises:
         TypeError: it is no optimizer of Keras 3.
@@ -272,6 +284,8 @@ def DistributedOptimizer(
         inner, outer = optimizer, None
     if is_async():
         check_arguments(compression is not Compression.none, gradient_predivide_factor, op, backward_passes_per_step)
+        if group is not None:
+            refuse("shares the weights of all workers: leave group= out")
         if inner.use_ema and inner.ema_overwrite_frequency:
             refuse("adds changes of all workers, and ema_overwrite_frequency makes changes that are no gradient's")
         wrapped = _wrap(inner, Asynchronous, Exchange(_backend.Shared()))
@@ -281,7 +295,9 @@ def DistributedOptimizer(
         compression = choose_compressor(compression, Compression.none, model_coding_text)
         check_momentum(coding_of(compression), getattr(inner, "momentum", 0))
         after *= _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
-        how = Reduction(compression, sparse_as_dense, op, (before, after), device_dense)
+        if group is not None:
+            refuse_coding(compression)
+        how = Reduction(compression, sparse_as_dense, op, (before, after), device_dense, group)
         wrapped = _wrap(inner, _Distributed, _Reducer(how))
     if name is not None:
         wrapped.name = name

@@ -21,24 +21,27 @@ if TYPE_CHECKING:
 
     from byteps._basics import ReduceOp
     from byteps._collectives import Sizes
+    from byteps._groups import Group
 
 __all__ = ["all_gather", "all_to_all", "reduce_scatter"]
 
 
-def _read(kind, tensor):
+def read(kind, tensor):
     """Return the ndarray of an array, when what comes before has ended."""
     if not isinstance(tensor, mx.nd.NDArray) or tensor.stype != "default":
         raise TypeError(f"{kind}: expected a dense mxnet.nd.NDArray or mxnet.np.ndarray, not {type(tensor).__name__}")
     return tensor.asnumpy()
 
 
-def _like(tensor, result):
+def like(tensor, result):
     """Return an array of the kind, and at the place, of another one."""
     make = mx.np.array if isinstance(tensor, mx.np.ndarray) else mx.nd.array
     return make(result, ctx=tensor.context, dtype=result.dtype)
 
 
-def all_gather(tensor: mx.nd.NDArray, sizes: Sizes = None, *, priority: int = 0) -> mx.nd.NDArray:
+def all_gather(
+    tensor: mx.nd.NDArray, sizes: Sizes = None, *, priority: int = 0, group: Group | None = None
+) -> mx.nd.NDArray:
     """Return the arrays of all workers one after the other along the first dimension, by rank.
 
     Like all functions of this file it has no name, waits for the result, and is not seen by autograd. The i-th call of
@@ -50,13 +53,14 @@ def all_gather(tensor: mx.nd.NDArray, sizes: Sizes = None, *, priority: int = 0)
         sizes: the first dimensions on all workers, or one number, if it is the same for all. None: the workers tell
             each other first. All workers give it, or none does.
         priority: larger is more urgent.
+        group: of the workers that take part, see byteps.numpy.new_group(); None: all workers.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the array cannot be sent.
         MismatchError: the workers disagree. All of them get it.
         LostError, TimeoutError: a member of the job was lost, or does not answer.
     """
-    return _like(tensor, arrays.all_gather(_read("all_gather", tensor), sizes, priority=priority))
+    return like(tensor, arrays.all_gather(read("all_gather", tensor), sizes, priority=priority, group=group))
 
 
 def reduce_scatter(
@@ -68,6 +72,7 @@ def reduce_scatter(
     priority: int = 0,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Return this worker's rows of the reduction of an array over all workers.
 
@@ -75,18 +80,22 @@ def reduce_scatter(
         tensor: of the same shape and type on all workers.
         sizes: how many rows each worker gets. None: all as many.
         average, op, prescale_factor, postscale_factor: as for push_pull().
-        priority: larger is more urgent.
+        priority, group: as for all_gather().
 
     Raises:
         As all_gather().
     """
     how = {"op": choose_op(average, op), "prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-    array = _read("reduce_scatter", tensor)
-    return _like(tensor, arrays.reduce_scatter(array, sizes, priority=priority, **how))
+    array = read("reduce_scatter", tensor)
+    return like(tensor, arrays.reduce_scatter(array, sizes, priority=priority, group=group, **how))
 
 
 def all_to_all(
-    tensor: mx.nd.NDArray, splits: Iterable[SupportsIndex] | None = None, *, priority: int = 0
+    tensor: mx.nd.NDArray,
+    splits: Iterable[SupportsIndex] | None = None,
+    *,
+    priority: int = 0,
+    group: Group | None = None,
 ) -> tuple[mx.nd.NDArray, np.ndarray]:
     """Send a part of the array to each worker; return what all have sent to this one, by rank.
 
@@ -94,7 +103,7 @@ def all_to_all(
         tensor: the parts lie one after the other along the first dimension.
         splits: how many rows each worker gets; all workers give them, or none does. None: all parts of all workers are
             alike.
-        priority: larger is more urgent.
+        priority, group: as for all_gather().
 
     Returns:
         (the parts one after the other, an array of NumPy that says how many rows have come from each worker).
@@ -102,5 +111,5 @@ def all_to_all(
     Raises:
         As all_gather().
     """
-    output, received = arrays.all_to_all(_read("all_to_all", tensor), splits, priority=priority)
-    return _like(tensor, output), received
+    output, received = arrays.all_to_all(read("all_to_all", tensor), splits, priority=priority, group=group)
+    return like(tensor, output), received

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import mxnet as mx
 import numpy as np
 
-from byteps._async import check_arguments
+from byteps._async import check_arguments, refuse
 from byteps._basics import Average, is_async, is_elastic
 from byteps._horovod import predivide_scales
 from byteps._names import unique_name
 
+from . import _grouped
 from ._async import Shared, check_optimizer, touched_rows
 from .ops import push_pull_inplace
+
+if TYPE_CHECKING:
+    from byteps._groups import Group
 
 
 class DistributedOptimizer(mx.optimizer.Optimizer):
@@ -32,6 +36,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         optimizer: mx.optimizer.Optimizer,
         sym: Any = None,
         gradient_predivide_factor: float = 1.0,
+        group: Group | None = None,
     ) -> None:
         """Wrap an optimizer.
 
@@ -39,6 +44,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             optimizer: an optimizer of MXNet.
             sym: accepted for compatibility; without effect.
             gradient_predivide_factor: divides before the sum; the rest of the average comes after it.
+            group: of the workers whose gradients are averaged, see byteps.numpy.new_group(); None: all. That of a
+                worker that is no member makes its steps alone.
 
         Raises:
             ValueError: an argument makes no sense.
@@ -47,9 +54,11 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         self._shared = None
         if is_async():
             check_arguments(compressed=False, predivide=gradient_predivide_factor)
+            if group is not None:
+                refuse("shares the weights of all workers: leave group= out")
             check_optimizer(optimizer)
             self._shared = Shared()
-        self.inner = optimizer
+        self.inner, self._group = optimizer, group
         self._scales = predivide_scales(gradient_predivide_factor, Average)
 
     def __getattr__(self, name):
@@ -68,6 +77,11 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
 
     def _average(self, index, gradient):
         """Average gradients, given one by one or in lists; the first parameters are the most urgent."""
+        if self._group is not None:
+            if self._group.rank() >= 0:
+                several = gradient if isinstance(index, (tuple, list)) else [gradient]
+                _grouped.reduce(several, Average, self._scales, self._group)
+            return
         if isinstance(index, (tuple, list)):
             for one, its in zip(index, gradient):
                 self._average(one, its)

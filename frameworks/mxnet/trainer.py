@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Mapping
 import numpy as np
 from mxnet import gluon
 
-from byteps._async import check_arguments
+from byteps._async import check_arguments, refuse
 from byteps._basics import Average, end_step, is_async, is_elastic
+from byteps._coded_names import refuse_coding
 from byteps._horovod import predivide_scales
 from byteps._names import unique_name
 
+from . import _grouped
 from ._async import Shared, check_optimizer, touched_rows
 from ._failures import wait_all
 from ._rows import clear, is_rows
-from .compression import Compression, sends_signs, take_momentum
+from .compression import Compression, from_parameters, sends_signs, take_momentum
 from .functions import broadcast_parameters, synced
 from .kvstore import BytePS, spread, sum_of
 from .optimizer import DistributedOptimizer
@@ -25,6 +27,7 @@ from .optimizer import DistributedOptimizer
 if TYPE_CHECKING:
     import mxnet as mx
 
+    from byteps._groups import Group
     from byteps._types import Coding
 
     from .compression import NoneCompressor
@@ -63,6 +66,7 @@ class DistributedTrainer(gluon.Trainer):
         gradient_predivide_factor: float = 1.0,
         prefix: str | None = None,
         num_groups: int = 0,
+        group: Group | None = None,
     ) -> None:
         """Make a trainer.
 
@@ -83,6 +87,9 @@ class DistributedTrainer(gluon.Trainer):
             compression: Horovod's argument: Compression.none or .fp16.
             gradient_predivide_factor: f divides by f before the sum and by size() / f after it.
             prefix, num_groups: Horovod's, without effect: names are told apart, and nothing is sent in groups.
+            group: of the workers whose gradients are averaged, see byteps.numpy.new_group(), in which root_rank counts;
+                None: all. Row-sparse gradients travel there as dense ones, and nothing is coded. On a worker that is no
+                member the trainer makes its steps alone.
 
         Raises:
             TypeError, ValueError: compression_params or another argument makes no sense.
@@ -99,29 +106,35 @@ class DistributedTrainer(gluon.Trainer):
         self._shared = None
         if is_async():
             check_arguments(bool(compression_params), gradient_predivide_factor)
+            if group is not None:
+                refuse("shares the parameters of all workers: leave group= out")
             self._shared = Shared(root_rank)
         compression_params, optimizer_params = take_momentum(compression_params, optimizer_params)
         scales = predivide_scales(gradient_predivide_factor, Average)
         self._signs, self._steps = sends_signs(compression_params), False
+        self._group, self._scales = group, scales
         self._store = BytePS(root_rank, Average, takes_stale=True, scales=scales)
+        self._compression = from_parameters(compression_params)
+        if group is not None:
+            refuse_coding(self._compression)
         self._store.set_gradient_compression(compression_params)  # refuses what makes no sense now, not in a step
         super().__init__(
             params,
             optimizer,
             optimizer_params,
-            kvstore=self._store,
+            kvstore=self._store if group is None else None,
             compression_params=compression_params,
             update_on_kvstore=False,
         )
         self._contains_sparse_grad = False  # with some, Gluon refuses stores that are not its own
-        if self._shared is None:
+        if self._shared is None and group is None:
             coded = (i for i, one in enumerate(self._params) if one.grad_req != "null" and one._grad_stype == "default")
             self._store.declare_gradients(coded)
-        else:
+        elif self._shared is not None:
             check_optimizer(self._optimizer)
         self._whole = is_elastic()
-        if not self._whole:
-            broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
+        if not self._whole and not self._is_alone():
+            broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank, group=group)
 
     def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Average the gradients over all workers and make a step of the optimizer; batch_size: of this worker."""
@@ -130,6 +143,9 @@ class DistributedTrainer(gluon.Trainer):
             super().step(batch_size, ignore_stale_grad)
         finally:
             self._steps = False
+
+    def _is_alone(self):
+        return self._group is not None and self._group.rank() < 0
 
     def _init_params(self):
         """Bring parameters to all workers; programs for the original call it before the first step."""
@@ -151,7 +167,7 @@ class DistributedTrainer(gluon.Trainer):
         self._params_to_init = []
 
     def _allreduce_grads(self):
-        if self._shared is not None:
+        if self._shared is not None or self._is_alone():
             self._sum_over_devices()
             return
         self._store.learning_rate = self.learning_rate
@@ -175,6 +191,10 @@ class DistributedTrainer(gluon.Trainer):
 
     def _start_reducing(self):
         """Give all gradients to the store; return the rows, which are given last, as Python waits for them."""
+        if self._group is not None:
+            gradients = (parameter.list_grad() for parameter in self._trained())
+            _grouped.average_gradients(gradients, self._compression, self._scales, self._group)
+            return []
         gradients = [(i, one.list_grad()) for i, one in enumerate(self._params) if one.grad_req != "null"]
         for i, arrays in gradients:
             if not is_rows(arrays[0]):
@@ -193,7 +213,7 @@ class DistributedTrainer(gluon.Trainer):
         if self._shared is not None:
             self._update_and_exchange(ignore_stale_grad)
         else:
-            if ignore_stale_grad:
+            if ignore_stale_grad and not self._is_alone():
                 self._agree_what_is_fresh()
             super()._update(ignore_stale_grad)
         end_step(self)
@@ -239,7 +259,8 @@ class DistributedTrainer(gluon.Trainer):
         """Mark as fresh, so that they are updated, the gradients that some worker has made in this step."""
         trained = self._trained()
         mine = [any(weight._fresh_grad for weight in parameter.list_data()) for parameter in trained]
-        fresh = self._store.any_worker("fresh", mine)
+        group = self._group
+        fresh = self._store.any_worker("fresh", mine) if group is None else _grouped.any_member(mine, group)
         for parameter, is_fresh in zip(trained, fresh):
             for weight in parameter.list_data():
                 weight._fresh_grad = is_fresh

@@ -13,13 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from byteps import numpy as arrays
-from byteps._basics import Average, ReduceOp, Sum, choose_op, size
+from byteps._basics import Average, ReduceOp, Sum, choose_op
+from byteps._groups import party
 
 from ._failures import noted
 from .ops import TensorLike, dense, in_turn
 
 if TYPE_CHECKING:
     from byteps._collectives import Sizes
+    from byteps._groups import Group
 
 Splits = Union[tf.Tensor, Iterable[SupportsIndex], None]
 
@@ -28,8 +30,15 @@ __all__ = ["all_gather", "all_to_all", "reduce_scatter"]
 _ORDER = object()  # what in_turn() knows all of them by
 
 
-def _call(function, inputs, types, first, *shapes):
-    """Return tensors of these types and shapes, made by a function of arrays."""
+def call(function, inputs, types, first, *shapes):
+    """Return tensors of these types and shapes, made by a function of arrays.
+
+    Args:
+        function: of arrays; returns a list of arrays.
+        inputs: the tensors that it is given.
+        types, shapes: of the results.
+        first: what a refusal begins with.
+    """
     if tf.executing_eagerly():
         return [tf.convert_to_tensor(result, kind) for result, kind in zip(function(*_host(inputs)), types)]
     if not tf.compat.v1.executing_eagerly_outside_functions():
@@ -60,7 +69,7 @@ def _array(value):
     return np.asarray(value)
 
 
-def all_gather(tensor: TensorLike, sizes: Sizes = None, *, priority: int = 0) -> tf.Tensor:
+def all_gather(tensor: TensorLike, sizes: Sizes = None, *, priority: int = 0, group: Group | None = None) -> tf.Tensor:
     """Return the tensors of all workers one after the other along the first dimension, by rank.
 
     Like all functions of this file it has no name: the i-th call of a worker, push_pulls and broadcasts without a name
@@ -73,6 +82,7 @@ def all_gather(tensor: TensorLike, sizes: Sizes = None, *, priority: int = 0) ->
         sizes: the first dimensions on all workers, or one number, if it is the same for all. None: the workers tell
             each other first. All workers give it, or none does.
         priority: larger is more urgent.
+        group: of the workers that take part, see byteps.numpy.new_group(); None: all workers.
 
     The gradient of a worker's tensor is the sum of the workers' gradients of its rows.
 
@@ -87,18 +97,18 @@ def all_gather(tensor: TensorLike, sizes: Sizes = None, *, priority: int = 0) ->
     @tf.custom_gradient
     def gathered(given):
         def gather(array):
-            return [_array(arrays.all_gather(array, sizes, priority=priority))]
+            return [_array(arrays.all_gather(array, sizes, priority=priority, group=group))]
 
         def backward(gradient):
-            (own,) = _call(scatter, [gradient, tf.shape(given)], [given.dtype], "all_gather", given.shape)
+            (own,) = call(scatter, [gradient, tf.shape(given)], [given.dtype], "all_gather", given.shape)
             return own
 
         def scatter(gradient, shape):
-            rows = arrays.all_gather(np.array([shape[0] if len(shape) else 1]), 1)
-            part = arrays.reduce_scatter(gradient, rows.tolist(), op=Sum, priority=priority)
+            rows = arrays.all_gather(np.array([shape[0] if len(shape) else 1]), 1, group=group)
+            part = arrays.reduce_scatter(gradient, rows.tolist(), op=Sum, priority=priority, group=group)
             return [_array(part).reshape(shape)]
 
-        (result,) = _call(gather, [given], [given.dtype], "all_gather", _rows_of(given))
+        (result,) = call(gather, [given], [given.dtype], "all_gather", _rows_of(given))
         return result, backward
 
     return gathered(dense(tensor, "all_gather"))
@@ -113,6 +123,7 @@ def reduce_scatter(
     priority: int = 0,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> tf.Tensor:
     """Return this worker's rows of the reduction of a tensor over all workers.
 
@@ -121,7 +132,7 @@ def reduce_scatter(
         sizes: how many rows each worker gets. None: all as many. It may be a function that is given the number of
             rows of the tensor, and returns that.
         average, op, prescale_factor, postscale_factor: as for push_pull().
-        priority: larger is more urgent.
+        priority, group: as for all_gather().
 
     The gradient of a sum or an average is the all_gather of the workers' gradients, scaled as the reduction is; the
     other reductions have none.
@@ -139,34 +150,36 @@ def reduce_scatter(
         def scatter(array):
             rows = shares(array.shape[0]) if array.ndim else None
             scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-            return [_array(arrays.reduce_scatter(array, rows, op=op, priority=priority, **scales))]
+            return [_array(arrays.reduce_scatter(array, rows, op=op, priority=priority, group=group, **scales))]
 
         def gather(gradient, shape):
             rows = shares(shape[0]) or gradient.shape[0]
-            factor = prescale_factor * postscale_factor / (size() if op == Average else 1)
+            factor = prescale_factor * postscale_factor / (party(group).size() if op == Average else 1)
             gradient = gradient if factor == 1 else (gradient * factor).astype(gradient.dtype)
-            return [_array(arrays.all_gather(gradient, rows, priority=priority))]
+            return [_array(arrays.all_gather(gradient, rows, priority=priority, group=group))]
 
         def backward(gradient):
             if op not in (Average, Sum):
                 raise NotImplementedError(f"reduce_scatter with op={op.name} has no gradient; use Average or Sum")
-            (whole,) = _call(gather, [gradient, tf.shape(given)], [given.dtype], "reduce_scatter", given.shape)
+            (whole,) = call(gather, [gradient, tf.shape(given)], [given.dtype], "reduce_scatter", given.shape)
             return whole
 
-        (result,) = _call(scatter, [given], [given.dtype], "reduce_scatter", _rows_of(given))
+        (result,) = call(scatter, [given], [given.dtype], "reduce_scatter", _rows_of(given))
         return result, backward
 
     return scattered(dense(tensor, "reduce_scatter"))
 
 
-def all_to_all(tensor: TensorLike, splits: Splits = None, *, priority: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+def all_to_all(
+    tensor: TensorLike, splits: Splits = None, *, priority: int = 0, group: Group | None = None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Send a part of the tensor to each worker; return what all have sent to this one, by rank.
 
     Args:
         tensor: the parts lie one after the other along the first dimension.
         splits: how many rows each worker gets, a tensor of integers or a list; all workers give them, or none does.
             None: all parts of all workers are alike.
-        priority: larger is more urgent.
+        priority, group: as for all_gather().
 
     Returns:
         (the parts one after the other, an int64 tensor that says how many rows have come from each worker). The
@@ -178,18 +191,19 @@ def all_to_all(tensor: TensorLike, splits: Splits = None, *, priority: int = 0) 
     numbers = [] if splits is None else [tf.cast(tf.convert_to_tensor(splits), tf.int64)]
 
     def exchange(array, *counts):
-        output, received = arrays.all_to_all(array, *[count.tolist() for count in counts], priority=priority)
+        given = [count.tolist() for count in counts]
+        output, received = arrays.all_to_all(array, *given, priority=priority, group=group)
         return [_array(output), _array(received)]
 
     @tf.custom_gradient
     def exchanged(given):
         def backward(gradient, _):
             inputs = [gradient, *([received] if numbers else [])]
-            back, _ = _call(exchange, inputs, [given.dtype, tf.int64], "all_to_all", given.shape, [None])
+            back, _ = call(exchange, inputs, [given.dtype, tf.int64], "all_to_all", given.shape, [None])
             return back
 
         shapes = _rows_of(given), [None]
-        output, received = _call(exchange, [given, *numbers], [given.dtype, tf.int64], "all_to_all", *shapes)
+        output, received = call(exchange, [given, *numbers], [given.dtype, tf.int64], "all_to_all", *shapes)
         return (output, received), backward
 
     output, received = exchanged(dense(tensor, "all_to_all"))

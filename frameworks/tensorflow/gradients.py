@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import typing
@@ -12,17 +13,19 @@ import tensorflow as tf
 
 from byteps._async import check_arguments, refuse
 from byteps._basics import Average, ReduceOp, choose_op, is_async
-from byteps._coded_names import choose_compressor, coding_of
+from byteps._coded_names import choose_compressor, coding_of, refuse_coding
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
+from . import _grouped
 from ._async import Shared
 from ._steps import let_keras_wait, together
 from .compression import Compression, Compressor
 from .ops import push_pull, unique
 
 if TYPE_CHECKING:
+    from byteps._groups import Group
     from byteps._types import Coding
 
 Optimizer = TypeVar("Optimizer")  # of whatever class
@@ -44,6 +47,7 @@ class Reduction(typing.NamedTuple):
     op: ReduceOp
     scales: tuple[float, float]
     device: str
+    group: Group | None = None
 
     def __call__(self, gradients, variables):
         """Return the gradients, reduced; None stays None. All are in flight at once.
@@ -61,8 +65,10 @@ class Reduction(typing.NamedTuple):
     def named(self, gradients, names, learning_rate=None):
         """Return the gradients, none of them None, reduced under the names of tensors."""
         names = tuple(names)
-        reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients] if self.sparse_as_dense else gradients
+        if self.group is not None:
+            return _reduce_in_group(self, gradients)
+        reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
         return reduce(gradients, learning_rate)
 
 
@@ -87,6 +93,15 @@ def _reduce(how, names, gradients, learning_rate):
     return reduced if graph is None else together(reduced, how.device)
 
 
+def _reduce_in_group(how, gradients):
+    """Return the gradients, in the order of the variables; a worker that is no member keeps its own."""
+    if how.group.rank() < 0:
+        return gradients
+    with tf.device(how.device) if how.device else contextlib.nullcontext():
+        reduced = _grouped.push_pull(gradients, how.op, how.scales, how.compression, how.group)
+    return reduced if tf.executing_eagerly() else together(reduced, how.device)
+
+
 @functools.lru_cache(maxsize=64)
 def _reducer(how, names):
     """Return _reduce() as a graph, for eager mode, where one operation would wait for the other."""
@@ -100,12 +115,17 @@ def reduction(
     predivide_factor=1.0,
     device="",
     process_set=None,
+    group=None,
 ):
     """Return the Reduction for the arguments that optimizers and tapes have in common."""
     refuse_process_set(process_set)
     op = choose_op(None, op)
     compression = choose_compressor(compression, Compression.none, model_coding_text)
-    return Reduction(compression, sparse_as_dense, op, predivide_scales(predivide_factor, op), device)
+    if group is not None:
+        refuse_coding(compression)
+        if is_async():
+            refuse("shares the variables of all workers: leave group= out")
+    return Reduction(compression, sparse_as_dense, op, predivide_scales(predivide_factor, op), device, group)
 
 
 # ---- a tape ----------------------------------------------------------------------------------------------
@@ -135,6 +155,7 @@ def DistributedGradientTape(
     groups: list | None = None,
     process_set: object = None,
     scale_local_gradients: bool = True,
+    group: Group | None = None,
 ) -> tf.GradientTape:
     """Return a tape whose gradient() reduces over all workers what the given tape has recorded.
 
@@ -165,6 +186,9 @@ def DistributedGradientTape(
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect, as each gradient
             is sent when it is there, and none is local.
         process_set: must be None: all workers.
+        group: of the workers whose gradients are reduced, see byteps.numpy.new_group(); None: all. Nothing is sent
+            before all gradients are there; then those of all variables are, in their order. IndexedSlices come back
+            with the rows of all workers, each as often as it was sent. A worker that is no member keeps its gradients.
 
     Raises:
         ValueError: an argument makes no sense, or training is asynchronous.
@@ -172,7 +196,7 @@ def DistributedGradientTape(
     del device_sparse, num_groups, groups, scale_local_gradients
     if is_async():
         refuse("leaves gradients as they are: use tf.GradientTape, and bps.DistributedOptimizer for the optimizer")
-    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
+    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set, group)
     base = type(gradtape)
     wrapped = object.__new__(type(base.__name__, (_DistributedGradientTape, base), {"__module__": base.__module__}))
     wrapped.__dict__.update(gradtape.__dict__)
@@ -330,6 +354,7 @@ def DistributedOptimizer(
     groups: list | None = None,
     process_set: object = None,
     scale_local_gradients: bool = True,
+    group: Group | None = None,
 ) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before it applies them.
 
@@ -344,7 +369,7 @@ def DistributedOptimizer(
         backward_passes_per_step: how many passes add up to one step.
         average_aggregated_gradients: whether the sum over the passes is divided by their number.
         device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, num_groups,
-            groups, process_set, scale_local_gradients: as for DistributedGradientTape().
+            groups, process_set, scale_local_gradients, group: as for DistributedGradientTape().
 
     Raises:
         ValueError: it is no optimizer, or an argument makes no sense.
@@ -354,7 +379,7 @@ def DistributedOptimizer(
         raise ValueError(
             f"backward_passes_per_step={backward_passes_per_step!r} must be an integer of at least 1"
         )
-    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
+    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set, group)
     if isinstance(optimizer, _OLD):
         if is_async():
             compressed = compression is not Compression.none
@@ -381,6 +406,7 @@ def DistributedOptimizer(
                 op,
                 backward_passes_per_step,
                 average_aggregated_gradients,
+                group=group,
             )
     raise ValueError(
         "optimizer: expected a tf.compat.v1.train.Optimizer or an optimizer of Keras, got "

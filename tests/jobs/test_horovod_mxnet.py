@@ -14,6 +14,9 @@ class Horovod(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("horovod_mxnet.py", workers=3, servers=0, options=["--as", "horovod"])
 
+    def test_process_sets(self):
+        self.run_script("horovod_mxnet_sets.py", workers=3, servers=1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,16 @@ class Horovod(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("horovod_tensorflow.py", workers=3, servers=0)
 
+    def test_process_sets(self):
+        self.run_script("horovod_tensorflow_sets.py", workers=3, servers=1)
+
+    def test_process_sets_in_keras_on_other_backends(self):
+        for backend in ("torch", "jax"):
+            if harness.has_module(PYTHON, backend):
+                with self.subTest(backend):
+                    env = {"KERAS_BACKEND": backend}
+                    self.run_script("horovod_tensorflow_sets.py", "check_fit", workers=3, servers=1, env=env)
+
     def test_program_as_it_is(self):
         self.run_script("horovod_tensorflow_program.py", options=["--as", "horovod"])
 

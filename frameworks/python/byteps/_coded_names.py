@@ -51,6 +51,13 @@ def coding_of(compressor: object) -> str | None:
     return getattr(compressor, "coding", None)
 
 
+def refuse_coding(compressor: object) -> None:
+    """Raise ValueError if a tensor of a process group, where nothing has a name, is to be coded."""
+    coding = coding_of(compressor)
+    if coding is not None:
+        raise ValueError(f"compression={coding!r}: in a process group nothing is coded; use Compression.fp16 or .bf16")
+
+
 def require_name(name: str | None, coding: str | None) -> None:
     """Raise ValueError if a tensor that is to be coded so has no name, by which the core knows it."""
     if coding is not None and name is None:

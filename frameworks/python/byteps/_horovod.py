@@ -51,7 +51,10 @@ def predivide_scales(factor: float, op: ReduceOp) -> tuple[float, float]:
 def refuse_process_set(process_set: object) -> None:
     """Raise if a program wants only some of the workers; None, or Horovod's number 0, are all of them."""
     if process_set is not None and getattr(process_set, "process_set_id", process_set) != 0:
-        raise NotImplementedError(f"process_set={process_set!r}: there are no process sets here; instead: {_PARTS}")
+        raise NotImplementedError(
+            f"process_set={process_set!r}: there are no process sets here; instead: those of byteps.compat.horovod, or "
+            f"{_PARTS}"
+        )
 
 
 _PARTS = "process groups, new_group() and group= of byteps.torch and byteps.numpy"
@@ -102,12 +105,15 @@ def _refusing(name, text):
 
 # What the modules of byteps.compat.horovod have nevertheless.
 COMPLETE = (
+    "ProcessSet",
+    "add_process_set",
     "allgather",
     "allgather_object",
     "alltoall",
     "grouped_allgather",
     "grouped_reducescatter",
     "reducescatter",
+    "remove_process_set",
 )
 COMPLETE_FOR_TORCH = (
     *COMPLETE,

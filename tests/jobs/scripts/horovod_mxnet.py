@@ -63,9 +63,6 @@ def check_refusals():
     x = mx.nd.ones((2,))
     for use, text in (
         (lambda: hvd.init(comm=[0]), "comm=[0]"),
-        (lambda: hvd.ProcessSet([0]), "process groups"),
-        (lambda: hvd.allgather(x, process_set=1), "process sets"),
-        (lambda: hvd.DistributedOptimizer(None, process_set=1), "process sets"),
         (lambda: hvd.allreduce(x, op=hvd.Adasum), "op=Average"),
         (lambda: hvd.join(), "horovod.mxnet.join is not there"),
     ):

@@ -44,11 +44,6 @@ def check_questions():
     hvd.init()  # once more does nothing
     for use, text in (
         (lambda: hvd.init(comm=[0]), "comm=[0]"),
-        (lambda: hvdk.init(process_sets=[[0]]), "process set"),
-        (lambda: hvd.ProcessSet([0]), "horovod.tensorflow.ProcessSet is not there"),
-        (lambda: hvd.allgather(tf.ones(2), process_set=1), "process sets"),
-        (lambda: hvd.size_op(process_set_id=1), "process sets"),
-        (lambda: hvd.DistributedGradientTape(tf.GradientTape(), process_set=1), "process sets"),
         (lambda: hvd.join(), "horovod.tensorflow.join is not there"),
         (lambda: hvd.start_timeline("x"), "trace.file"),
         (lambda: hvd.allreduce(tf.ones(2), op=hvd.Adasum), "op=Average"),
@@ -140,9 +135,6 @@ def check_keras():
         equal(module.reducescatter(np.arange(hvd.size()), op=module.Sum), [hvd.rank() * hvd.size()])
         assert module.callbacks.LearningRateWarmupCallback(0.1, 3).initial_lr == 0.1
         assert module.callbacks.LearningRateScheduleCallback(0.1, 0.5, 2).start_epoch == 2
-        checks.raised(
-            NotImplementedError, lambda: module.callbacks.MetricAverageCallback(process_set=1), "process sets"
-        )
         checks.raised(NotImplementedError, lambda: module.allreduce(1.0, op=module.Adasum), "op=Average")
 
 

@@ -27,15 +27,15 @@ from byteps._horovod import *  # noqa: F403
 from byteps._horovod import absent
 from byteps.keras import Compression, broadcast_global_variables, elastic, load_model
 
-from .._arguments import init, without_adasum
-from ..process_sets import global_process_set
+from .._arguments import init, of_process_sets, without_adasum
+from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import callbacks, functions
 from .functions import *  # noqa: F403
 
 if not TYPE_CHECKING:
     __getattr__ = absent("horovod.keras")
 
-DistributedOptimizer = without_adasum(_keras.DistributedOptimizer)
+DistributedOptimizer = of_process_sets(without_adasum(_keras.DistributedOptimizer))
 
 __all__ = [
     "Average",
@@ -43,8 +43,10 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "broadcast_global_variables",
     "callbacks",
     "elastic",
@@ -55,6 +57,7 @@ __all__ = [
     "local_rank",
     "local_size",
     "rank",
+    "remove_process_set",
     "shutdown",
     "size",
 ]

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from byteps._horovod import refuse_process_set
 from byteps.keras import callbacks as bps
 from byteps.keras.callbacks import BroadcastGlobalVariablesCallback
 
-from ..process_sets import global_process_set
+from ..process_sets import global_process_set, group_of
 
 if TYPE_CHECKING:
     from typing import Callable
@@ -25,12 +24,11 @@ __all__ = [
 
 
 class MetricAverageCallback(bps.MetricAverageCallback):
-    """Averages metrics over all workers at the end of each epoch."""
+    """Averages metrics over all workers at the end of each epoch. A worker that is not in the set keeps its own."""
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """Make the callback; device is accepted for compatibility."""
-        refuse_process_set(process_set)
-        super().__init__(device)
+        super().__init__(device, group_of(process_set))
 
 
 class LearningRateScheduleCallback(bps.LearningRateScheduleCallback):

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import keras
 import numpy as np
 
-from byteps import keras as bps
 from byteps import numpy as arrays
 from byteps._basics import Average
-from byteps._horovod import refuse_process_set
 
-from .._arguments import choose, named, shares
-from ..process_sets import global_process_set
+from .._arguments import choose, named, root_of, shares
+from ..process_sets import global_process_set, group_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -25,6 +23,10 @@ if TYPE_CHECKING:
     from ..process_sets import ProcessSet
 
 __all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
+
+
+def _array(value):
+    return np.asarray(keras.ops.convert_to_numpy(value))
 
 
 def allreduce(
@@ -38,17 +40,19 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> np.ndarray | float:
     """Return the reduction of a value over all workers; it is sent as it is, whatever the compression."""
-    refuse_process_set(process_set)
-    scales, op = (prescale_factor, postscale_factor), choose(average, op)
-    return bps.allreduce(value, named("allreduce", name), None, *scales, op, compression)
+    del compression
+    group, op = group_of(process_set), choose(average, op)
+    how = {"op": op, "prescale_factor": prescale_factor, "postscale_factor": postscale_factor, "group": group}
+    return arrays.push_pull(_array(value), None, named("allreduce", name, group), **how)[()]
 
 
 def broadcast(
     value: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> np.ndarray:
     """Return the value of worker root_rank on every worker."""
-    refuse_process_set(process_set)
-    return bps.broadcast(value, root_rank, named("broadcast", name))
+    group = group_of(process_set)
+    root = root_of(root_rank, group)
+    return arrays.broadcast(_array(value), root, named("broadcast", name, group), group=group)[()]
 
 
 def allgather(value: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> np.ndarray:
@@ -57,8 +61,7 @@ def allgather(value: Any, name: str | None = None, process_set: ProcessSet = glo
     `name` is accepted; calls meet in their order.
     """
     del name
-    refuse_process_set(process_set)
-    return arrays.all_gather(np.asarray(keras.ops.convert_to_numpy(value)))
+    return arrays.all_gather(_array(value), group=group_of(process_set))
 
 
 def reducescatter(
@@ -75,7 +78,6 @@ def reducescatter(
     meet in their order.
     """
     del name
-    refuse_process_set(process_set)
-    array = np.asarray(keras.ops.convert_to_numpy(value))
+    group, array = group_of(process_set), _array(value)
     scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-    return arrays.reduce_scatter(array, shares(len(array)), op=choose(None, op), **scales)
+    return arrays.reduce_scatter(array, shares(len(array), group), op=choose(None, op), group=group, **scales)

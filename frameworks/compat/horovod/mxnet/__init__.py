@@ -24,7 +24,7 @@ from byteps._horovod import absent
 from byteps.mxnet import shutdown
 from byteps.mxnet.compression import Compression
 
-from ..process_sets import global_process_set
+from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import functions, mpi_ops
 from .functions import *  # noqa: F403
 from .mpi_ops import *  # noqa: F403
@@ -40,12 +40,15 @@ __all__ = [
     "DistributedTrainer",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "global_process_set",
     "is_initialized",
     "local_rank",
     "local_size",
+    "remove_process_set",
     "shutdown",
 ]
 __all__ += _horovod.__all__

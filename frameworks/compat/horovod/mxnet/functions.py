@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byteps import mxnet as bps
-from byteps._horovod import refuse_process_set
 
 from .. import _objects
-from ..process_sets import global_process_set
+from .._arguments import root_of
+from ..process_sets import global_process_set, group_of
 
 if TYPE_CHECKING:
     from typing import Any, Mapping
@@ -28,16 +28,18 @@ def broadcast_parameters(
     process_set: ProcessSet = global_process_set,
 ) -> None:
     """Replace parameters by those of worker root_rank, as byteps.mxnet.broadcast_parameters()."""
-    refuse_process_set(process_set)
-    bps.broadcast_parameters(params, root_rank, prefix or "")
+    group = group_of(process_set)
+    bps.broadcast_parameters(params, root_of(root_rank, group), prefix or "", group)
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
     """Return the object of worker root_rank on every worker. The others execute what unpickling its bytes means."""
-    refuse_process_set(process_set)
-    return bps.broadcast_object(obj, root_rank, name)
+    group = group_of(process_set)
+    if group is None:
+        return bps.broadcast_object(obj, root_rank, name)
+    return _objects.broadcast_object(obj, root_of(root_rank, group), group)
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
@@ -46,8 +48,7 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
     Args:
         obj: anything that can be pickled.
         name: accepted; calls meet in their order.
-        process_set: of all workers.
+        process_set: of the workers that take part.
     """
     del name
-    refuse_process_set(process_set)
-    return _objects.allgather_object(obj)
+    return _objects.allgather_object(obj, group_of(process_set))

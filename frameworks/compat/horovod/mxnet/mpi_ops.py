@@ -2,7 +2,9 @@
 """Horovod's operations on arrays, made of those of byteps.mxnet.
 
 allreduce and broadcast meet by their names, each in names of its own; without a name, and all others, by the order in
-which they are called, which is the same on all workers. `process_set` is that of all workers.
+which they are called, which is the same on all workers. Those in a process set have no names: they meet in the order in
+which its workers call them, and their results are there when they return. Ranks in results and splits are those in the
+set, and a root is given by its rank in the job.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import mxnet as mx
 
 from byteps import mxnet as bps
 from byteps._basics import Average, rank, size
-from byteps._horovod import refuse_process_set
+from byteps._groups import party
+from byteps.mxnet import _grouped
 
-from .._arguments import choose, init, named, shares
-from ..process_sets import global_process_set
+from .._arguments import choose, init, named, root_of, shares
+from ..process_sets import global_process_set, group_of
 
 if TYPE_CHECKING:
     from typing import Iterable, Sequence, Union
@@ -71,8 +74,9 @@ def allreduce_(
     op: ReduceOp | None = None,
 ) -> mx.nd.NDArray:
     """Reduce an array over all workers in place, and return it."""
-    refuse_process_set(process_set)
-    scales, op = (prescale_factor, postscale_factor), choose(average, op)
+    scales, op, group = (prescale_factor, postscale_factor), choose(average, op), group_of(process_set)
+    if group is not None:
+        return _grouped.reduce([tensor], op, scales, group, priority)[0]
     return bps.push_pull_inplace(tensor, None, named("allreduce", name), priority, op, *scales)
 
 
@@ -102,9 +106,10 @@ def grouped_allreduce_(
     op: ReduceOp | None = None,
 ) -> list[mx.nd.NDArray]:
     """Reduce each array of a list in place, and return them; all are in flight at once."""
-    refuse_process_set(process_set)
-    scales, op = (prescale_factor, postscale_factor), choose(average, op)
+    scales, op, group = (prescale_factor, postscale_factor), choose(average, op), group_of(process_set)
     tensors, name = list(tensors), named("allreduce", name)
+    if group is not None:
+        return _grouped.reduce(tensors, op, scales, group, priority)
     return bps.grouped_allreduce_(tensors, None, name, priority, *scales, op=op)
 
 
@@ -127,7 +132,9 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> mx.nd.NDArray:
     """Replace an array by that of worker root_rank, in place, and return it."""
-    refuse_process_set(process_set)
+    group = group_of(process_set)
+    if group is not None:
+        return _grouped.broadcast([tensor], root_of(root_rank, group), group)[0]
     return bps.broadcast_inplace(tensor, root_rank, named("broadcast", name), priority)
 
 
@@ -142,8 +149,7 @@ def allgather(
     `name` is accepted; calls meet in their order.
     """
     del name
-    refuse_process_set(process_set)
-    return bps.all_gather(tensor, priority=priority)
+    return bps.all_gather(tensor, priority=priority, group=group_of(process_set))
 
 
 def grouped_allgather(
@@ -170,18 +176,19 @@ def alltoall(
         splits: how many rows each worker gets; all workers give them, or none does. None: all parts are alike.
         name: accepted; calls meet in their order.
         priority: larger is more urgent.
-        process_set: of all workers.
+        process_set: of the workers that take part.
 
     Returns:
         The parts one after the other along the first dimension. With splits (that, received_splits): how many rows have
         come from each worker, as int32.
     """
     del name
-    refuse_process_set(process_set)
-    if splits is None and tensor.shape and tensor.shape[0] % size() == 0:  # first dimensions may differ nevertheless
-        return bps.all_to_all(tensor, [tensor.shape[0] // size()] * size(), priority=priority)[0]
+    group = group_of(process_set)
+    how, workers = {"priority": priority, "group": group}, party(group).size()
+    if splits is None and tensor.shape and tensor.shape[0] % workers == 0:  # first dimensions may differ nevertheless
+        return bps.all_to_all(tensor, [tensor.shape[0] // workers] * workers, **how)[0]
     numbers = splits.astype("int64").asnumpy() if isinstance(splits, mx.nd.NDArray) else splits
-    output, received = bps.all_to_all(tensor, numbers, priority=priority)
+    output, received = bps.all_to_all(tensor, numbers, **how)
     return output if splits is None else (output, mx.nd.array(received, dtype="int32"))
 
 
@@ -200,11 +207,11 @@ def reducescatter(
     meet in their order.
     """
     del name
-    refuse_process_set(process_set)
+    group = group_of(process_set)
     if not tensor.shape:
         raise ValueError("reducescatter: what has no dimension cannot be cut; give it one, as by reshape(1)")
-    scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
-    return bps.reduce_scatter(tensor, shares(tensor.shape[0]), op=choose(None, op), priority=priority, **scales)
+    how = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor, "group": group}
+    return bps.reduce_scatter(tensor, shares(tensor.shape[0], group), op=choose(None, op), priority=priority, **how)
 
 
 def grouped_reducescatter(

@@ -6,17 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byteps import mxnet as bps
-from byteps._horovod import refuse_process_set
 from byteps.mxnet.compression import Compression
 
-from ..process_sets import global_process_set
+from ..process_sets import global_process_set, group_of
 
 if TYPE_CHECKING:
     from typing import Any, Mapping
 
     import mxnet as mx
-    from byteps.mxnet.compression import NoneCompressor
     from mxnet import gluon
+
+    from byteps.mxnet.compression import NoneCompressor
 
     from ..process_sets import ProcessSet
 
@@ -33,8 +33,7 @@ class DistributedOptimizer(bps.DistributedOptimizer):
     ) -> None:
         """Wrap an optimizer; num_groups is without effect."""
         del num_groups
-        refuse_process_set(process_set)
-        super().__init__(optimizer, None, gradient_predivide_factor)
+        super().__init__(optimizer, None, gradient_predivide_factor, group_of(process_set))
 
 
 class DistributedTrainer(bps.DistributedTrainer):
@@ -53,6 +52,5 @@ class DistributedTrainer(bps.DistributedTrainer):
     ) -> None:
         """Make a trainer; num_groups and prefix are without effect, as names are told apart."""
         del prefix, num_groups
-        refuse_process_set(process_set)
         scale = {"compression": compression, "gradient_predivide_factor": gradient_predivide_factor}
-        super().__init__(params, optimizer, optimizer_params, **scale)
+        super().__init__(params, optimizer, optimizer_params, group=group_of(process_set), **scale)

@@ -3,21 +3,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import tensorflow as tf
 
 from byteps import tensorflow as bps
-from byteps._horovod import refuse_process_set
-from byteps.tensorflow.functions import broadcast_object, broadcast_object_fn
 
 from .. import _objects
-from ..process_sets import global_process_set
+from .._arguments import root_of
+from ..process_sets import global_process_set, group_of
+from .mpi_ops import assign_in_group
 
 if TYPE_CHECKING:
-    from typing import Any, Iterable
-
-    import tensorflow as tf
+    from typing import Any, Callable, Iterable
 
     from ..process_sets import ProcessSet
+
+T = TypeVar("T")
 
 __all__ = ["allgather_object", "broadcast_object", "broadcast_object_fn", "broadcast_variables"]
 
@@ -29,7 +31,35 @@ def broadcast_variables(
     inplace: bool = False,
 ) -> tf.Operation | None:
     """Replace variables by those of worker root_rank, as byteps.tensorflow.broadcast_variables()."""
-    return bps.broadcast_variables(variables, root_rank, process_set=process_set, inplace=inplace)
+    group = group_of(process_set)
+    if group is None:
+        return bps.broadcast_variables(variables, root_rank, inplace=inplace)
+    values = assign_in_group(list(variables), root_rank, group)
+    return None if tf.executing_eagerly() else tf.group(*values)
+
+
+def broadcast_object(
+    obj: T,
+    root_rank: int = 0,
+    session: tf.compat.v1.Session | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> T:
+    """Return the object of worker root_rank on every worker. The others execute what unpickling its bytes means."""
+    group = group_of(process_set)
+    if group is None:
+        return bps.broadcast_object(obj, root_rank, session, name)
+    return _objects.broadcast_object(obj, root_of(root_rank, group), group)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: tf.compat.v1.Session | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[T], T]:
+    """Return a function of one object that is broadcast_object() with the other arguments."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
 def allgather_object(
@@ -43,8 +73,7 @@ def allgather_object(
     Args:
         obj: anything that can be pickled.
         session, name: accepted; calls meet in their order, together with unnamed operations in eager mode.
-        process_set: of all workers.
+        process_set: of the workers that take part.
     """
     del session, name
-    refuse_process_set(process_set)
-    return _objects.allgather_object(obj)
+    return _objects.allgather_object(obj, group_of(process_set))

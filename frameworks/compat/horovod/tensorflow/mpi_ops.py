@@ -2,29 +2,35 @@
 """Horovod's operations on tensors, made of those of byteps.tensorflow.
 
 allreduce and broadcast meet by their names, each in names of its own; in eager mode without a name, and all others, by
-the order in which they are called, which is the same on all workers. `process_set` is that of all workers.
+the order in which they are called, which is the same on all workers. Those in a process set have no names: they meet in
+the order in which its workers call them, and ranks in results and splits are those in the set. A root is given by its
+rank in the job.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING
 
+import numpy as np
 import tensorflow as tf
 
 from byteps import tensorflow as bps
-from byteps._basics import Average, rank, size
-from byteps._horovod import refuse_process_set
+from byteps._basics import Average, rank, require_equal, size
+from byteps._groups import number_of, party
+from byteps.tensorflow import _grouped
 from byteps.tensorflow.compression import Compression
 from byteps.tensorflow.functions import resource_of
 
-from .._arguments import choose, init, named, shares
-from ..process_sets import global_process_set
+from .._arguments import choose, init, named, root_of, shares
+from ..process_sets import global_process_set, group_of, process_set_by_id
 
 if TYPE_CHECKING:
     from typing import Iterable, Sequence
 
     from byteps._basics import ReduceOp
+    from byteps._groups import Group
     from byteps._types import Coding
     from byteps.tensorflow.collectives import Splits
     from byteps.tensorflow.compression import Compressor
@@ -55,22 +61,23 @@ __all__ = [
 local_rank_op, local_size_op, rank_op = bps.local_rank_op, bps.local_size_op, bps.rank_op
 
 
-def _scaled(tensor, factor):
+def _scaled(tensor, factor, group):
     """Return a tensor whose gradient is multiplied by what factor() returns of the number of workers."""
 
     @tf.custom_gradient
     def scaled(result):
         def backward(gradient):
-            return tf.convert_to_tensor(gradient) * factor(tf.cast(bps.size_op(), gradient.dtype))
+            workers = bps.size_op() if group is None else group.size()
+            return tf.convert_to_tensor(gradient) * factor(tf.cast(workers, gradient.dtype))
 
         return tf.identity(result), backward
 
     return scaled(tensor)
 
 
-def _averaged(tensor):
+def _averaged(tensor, group):
     """Make the average of the workers' gradients of their sum, as Horovod's is one."""
-    return _scaled(tensor, lambda workers: 1 / workers)
+    return _scaled(tensor, lambda workers: 1 / workers, group)
 
 
 # ---- allreduce and broadcast -----------------------------------------------------------------------------
@@ -89,11 +96,21 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
 ) -> tf.Tensor | tf.IndexedSlices:
-    """Return the reduction of a tensor over all workers, as byteps.tensorflow.push_pull(). Gradients see it."""
+    """Return the reduction of a tensor over all workers, as byteps.tensorflow.push_pull(). Gradients see it.
+
+    In a process set IndexedSlices come back with the rows of all its workers, each as often as it was sent.
+    """
     del ignore_name_scope
-    refuse_process_set(process_set)
+    group, op = group_of(process_set), choose(average, op)
     where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
-    return bps.allreduce(tensor, None, *where, compression, choose(average, op), *scales, name)
+    if group is not None:
+        return _reduce_in_group([tensor], op, scales, compression, group, device_dense)[0]
+    return bps.allreduce(tensor, None, *where, compression, op, *scales, name)
+
+
+def _reduce_in_group(tensors, op, scales, compression, group, device):
+    with tf.device(device) if device else contextlib.nullcontext():
+        return _grouped.push_pull(tensors, op, scales, compression, group)
 
 
 def grouped_allreduce(
@@ -109,11 +126,13 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> list[tf.Tensor | tf.IndexedSlices]:
-    """Return the allreduce of each tensor of a list; in a graph all are in flight at once."""
+    """Return the allreduce of each tensor of a list; in a graph, or a process set, all are in flight at once."""
     del ignore_name_scope
-    refuse_process_set(process_set)
+    group, op = group_of(process_set), choose(average, op)
     where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
-    return bps.grouped_allreduce(tensors, None, *where, compression, choose(average, op), *scales, name=name)
+    if group is not None:
+        return _reduce_in_group(tensors, op, scales, compression, group, device_dense)
+    return bps.grouped_allreduce(tensors, None, *where, compression, op, *scales, name=name)
 
 
 def broadcast(
@@ -128,8 +147,10 @@ def broadcast(
     The gradient is the average of the workers' gradients on the root, and zeros on the others.
     """
     del ignore_name_scope
-    refuse_process_set(process_set)
-    return _averaged(bps.broadcast(tensor, root_rank, name=named("broadcast", name)))
+    group = group_of(process_set)
+    if group is not None:
+        return _averaged(_grouped.broadcast([tensor], root_of(root_rank, group), group)[0], group)
+    return _averaged(bps.broadcast(tensor, root_rank, name=named("broadcast", name)), None)
 
 
 def broadcast_(
@@ -139,11 +160,24 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> list[tf.Tensor]:
     """Replace variables by those of worker root_rank, and return their values."""
-    refuse_process_set(process_set)
-    variables = list(variables)
+    group, variables = group_of(process_set), list(variables)
+    if group is not None:
+        return assign_in_group(variables, root_rank, group)
     done = bps.broadcast_variables(variables, root_rank, "" if name is None else f"{name}.")
     with tf.control_dependencies([] if done is None else [done]):
         return [resource_of(variable).read_value() for variable in variables]
+
+
+def assign_in_group(variables: list[tf.Variable], root_rank: int, group: Group) -> list[tf.Tensor]:
+    """Replace variables by those of a worker of a process group, and return their values."""
+    targets = [resource_of(variable) for variable in variables]
+    party(group)
+    if tf.executing_eagerly():
+        forms = ", ".join(f"{tuple(target.shape)} {target.dtype}" for target in targets)
+        require_equal(f"root {root_rank}: {forms}", "the variables to broadcast", number_of(group))
+    values = _grouped.broadcast([target.read_value() for target in targets], root_of(root_rank, group), group)
+    with tf.control_dependencies([target.assign(value) for target, value in zip(targets, values)]):
+        return [target.read_value() for target in targets]
 
 
 # ---- allgather, alltoall, reducescatter ------------------------------------------------------------------
@@ -161,8 +195,8 @@ def allgather(
     the workers' gradients of this worker's rows.
     """
     del name, ignore_name_scope
-    refuse_process_set(process_set)
-    return _averaged(bps.all_gather(tensor))
+    group = group_of(process_set)
+    return _averaged(bps.all_gather(tensor, group=group), group)
 
 
 def grouped_allgather(
@@ -188,23 +222,23 @@ def alltoall(
         tensor: the parts lie one after the other along the first dimension.
         splits: how many rows each worker gets; all workers give them, or none does. None: all parts are alike.
         name, ignore_name_scope: accepted; calls meet in their order.
-        process_set: of all workers.
+        process_set: of the workers that take part.
 
     Returns:
         The parts one after the other along the first dimension. With splits (that, received_splits): how many rows have
         come from each worker, of the type of splits, or int32 for a list. The gradient is exchanged the other way.
     """
     del name, ignore_name_scope
-    refuse_process_set(process_set)
+    group = group_of(process_set)
     tensor = tf.convert_to_tensor(tensor)
     if splits is not None:
         splits = tf.convert_to_tensor(splits)
-        output, received = bps.all_to_all(tensor, splits)
+        output, received = bps.all_to_all(tensor, splits, group=group)
         return output, tf.cast(received, splits.dtype)
     if tensor.shape.rank == 0:
         raise ValueError("alltoall: what has no dimension cannot be cut; give it one, as by tf.reshape(tensor, [1])")
-    workers = bps.size_op()
-    return bps.all_to_all(tensor, tf.fill([workers], tf.shape(tensor)[0] // workers))[0]
+    workers = bps.size_op() if group is None else party(group).size()
+    return bps.all_to_all(tensor, tf.fill([workers], tf.shape(tensor)[0] // workers), group=group)[0]
 
 
 def reducescatter(
@@ -228,18 +262,19 @@ def reducescatter(
         op: Average, Sum, Min, Max or Product. The first two have gradients: as Horovod's, those of a sum are multiplied
             by size().
         name, ignore_name_scope: accepted; calls meet in their order.
-        process_set: of all workers.
+        process_set: of the workers that take part.
         prescale_factor, postscale_factor: multiply each contribution and the result.
     """
     del name, ignore_name_scope
-    refuse_process_set(process_set)
+    group = group_of(process_set)
     if not hasattr(compression, "compress"):
         raise TypeError(f"reducescatter: compression={compression!r} is none of Compression; codings are of allreduce")
     scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         small, context = compression.compress(tf.convert_to_tensor(tensor))
-        result = bps.reduce_scatter(small, shares, op=choose(None, op), **scales)
-        return compression.decompress(_scaled(result, lambda workers: workers), context)
+        split = functools.partial(shares, group=group)
+        result = bps.reduce_scatter(small, split, op=choose(None, op), group=group, **scales)
+        return compression.decompress(_scaled(result, lambda workers: workers, group), context)
 
 
 def grouped_reducescatter(
@@ -260,12 +295,19 @@ def grouped_reducescatter(
 
 
 def size_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Return the number of workers as an int32 tensor, asked when the graph runs."""
-    refuse_process_set(process_set_id)
-    return bps.size_op(name)
+    """Return the number of workers of a process set as an int32 tensor, asked when the graph runs."""
+    if process_set_id == 0:
+        return bps.size_op(name)
+    return _ask(lambda: process_set_by_id(process_set_id).size(), name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> tf.Tensor:
-    """Return 1 as an int32 tensor: all workers are in the one process set."""
-    refuse_process_set(process_set_id)
-    return tf.constant(1, tf.int32, name=name)
+    """Return 1 as an int32 tensor if this worker is in a process set, else 0; asked when the graph runs."""
+    return _ask(lambda: process_set_by_id(process_set_id).included(), name)
+
+
+def _ask(question, name):
+    """Return the answer of a function of Python as an int32 tensor."""
+    answer = tf.numpy_function(lambda: np.int32(question()), [], tf.int32, name=name)
+    answer.set_shape([])
+    return answer

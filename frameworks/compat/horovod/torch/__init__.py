@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byteps import _horovod
-from byteps import torch as _torch
 from byteps._basics import (
     Average,
     Max,
@@ -29,8 +28,7 @@ from byteps.torch import elastic
 from byteps.torch.compression import Compression
 from byteps.torch.elastic import HorovodInternalError
 
-from .. import process_sets as _sets
-from .._arguments import check_comm
+from .. import _arguments
 from ..process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from . import _joining, mpi_ops
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -52,15 +50,10 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
         process_sets: those that are there from the start, the same on all workers; further ones are added by
             add_process_set(), also without "dynamic".
     """
-    check_comm(comm)
-    if isinstance(process_sets, str) and process_sets != "dynamic":
-        raise ValueError(f"init(process_sets={process_sets!r}): expected a list of process sets, or 'dynamic'")
     begins = not is_initialized()
-    _torch.init()
+    _arguments.init(comm, process_sets)
     if begins:
         _joining.begin()
-        _sets.forget()
-        _sets.add_first(() if isinstance(process_sets, str) else process_sets or ())
 
 
 __all__ = [

@@ -11,9 +11,9 @@ import torch
 from byteps import torch as bps
 from byteps._groups import party
 
+from .._arguments import root_of
 from ..process_sets import global_process_set, group_of
 from ._joining import announce
-from .mpi_ops import root_of
 
 if TYPE_CHECKING:
     from typing import Any, Iterable

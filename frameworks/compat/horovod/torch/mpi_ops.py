@@ -19,7 +19,7 @@ from byteps._groups import party
 from byteps.torch.compression import Compression
 from byteps.torch.ops import GroupHandle, gradient_name, is_compiling
 
-from .._arguments import choose
+from .._arguments import choose, named, root_of, shares
 from ..process_sets import global_process_set, group_of
 from ._joining import announce, announce_allreduces, join
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Callable, Iterable, Sequence, Union
 
     from byteps._basics import Handle, ReduceOp
-    from byteps._groups import Group
     from byteps.torch.compression import Cast, Choice
 
     from ..process_sets import ProcessSet
@@ -70,26 +69,13 @@ __all__ = [
 ]
 
 
-def _named(kind, name, group):
-    return None if name is None or group is not None else f"{kind}.{name}"
-
-
-def root_of(root_rank: int, group: Group | None) -> int:
-    """Return what byteps.torch takes for a root that is given by its rank in the job."""
-    if group is None:
-        return root_rank
-    if root_rank not in party(group).ranks:
-        raise ValueError(f"root_rank={root_rank} is not in the process set of workers {list(group.ranks)}")
-    return group.ranks.index(root_rank)
-
-
 # ---- allreduce -------------------------------------------------------------------------------------------
 
 
 def _prepare(tensor, average, op, name, scales, process_set, compression=Compression.none):
     """Tell workers that have joined of an allreduce, or of those of a list; return (op, name, process group) of it."""
     group = group_of(process_set)
-    op, name = choose(average, op), _named("allreduce", name, group)
+    op, name = choose(average, op), named("allreduce", name, group)
     if group is None:
         tensors = tensor if isinstance(tensor, list) else [tensor]
         names = _numbered(name, tensors) if tensors is tensor else [name]
@@ -269,7 +255,7 @@ def _rooted(root_rank, name, process_set):
     """Return root, name, priority and process group of a broadcast."""
     group = group_of(process_set)
     announce("broadcast", group)
-    return root_of(root_rank, group), _named("broadcast", name, group), 0, group
+    return root_of(root_rank, group), named("broadcast", name, group), 0, group
 
 
 class _Averaged(torch.autograd.Function):
@@ -468,18 +454,15 @@ def alltoall_async(
 # ---- reducescatter ---------------------------------------------------------------------------------------
 
 
-def _shares(tensor, workers):
-    """Return how many rows each worker gets: the first ones get one more, where they cannot be divided."""
+def _shares(tensor, group):
     if tensor.dim() == 0:
         raise ValueError("reducescatter: what has no dimension cannot be cut; give it one, as by reshape(1)")
-    rows, more = divmod(tensor.shape[0], workers)
-    return [rows + (worker < more) for worker in range(workers)]
+    return shares(tensor.shape[0], group)
 
 
 def _scatter(tensor, op, scales, group):
-    shares = _shares(tensor, party(group).size())
     return bps.reduce_scatter_async(
-        tensor, shares, op=op, prescale_factor=scales[0], postscale_factor=scales[1], group=group
+        tensor, _shares(tensor, group), op=op, prescale_factor=scales[0], postscale_factor=scales[1], group=group
     )
 
 
@@ -490,7 +473,7 @@ class _Scattering(torch.autograd.Function):
     def forward(ctx, op, scales, group, *tensors):
         workers = party(group).size()
         ctx.factor, ctx.group = (workers if op == Sum else 1) * scales[0] * scales[1], group
-        ctx.has_gradient, ctx.shares = op in (Average, Sum), [_shares(tensor, workers) for tensor in tensors]
+        ctx.has_gradient, ctx.shares = op in (Average, Sum), [_shares(tensor, group) for tensor in tensors]
         return tuple(wait_all([_scatter(tensor, op, scales, group) for tensor in tensors]))
 
     @staticmethod
