@@ -66,11 +66,8 @@ static uint16_t spread_shard(const struct bps_book *book, const struct bps_book 
         place = next_place(place);
         shard = shard_at(book, place);
     }
-    for (uint32_t i = 0; i < book->shards && now->shard[shard].gone; i++) {
-        shard = (shard + 1) % book->shards;
-    }
-    for (uint32_t i = book->shards; i < now->shards && now->shard[shard].gone; i++) {
-        shard = i; /* those of servers that have come since: whoever comes later changes nothing */
+    for (uint32_t i = 0; i < now->shards && now->shard[shard].gone; i++) {
+        shard = i; /* by its number, which is the same in all views: whoever comes later changes nothing */
     }
     return (uint16_t)shard;
 }
