@@ -95,8 +95,14 @@ def show_server(server):
     for i in range(int(server["shards"])):
         shard = server["shard"][i]
         print(f"  shard {i}: epoch {shard['epoch']}, workers {shard['workers']}")
-        if shard["sum"]:
-            show_rounds(shard["sum"])
+        if shard["all"]["sum"]:
+            show_rounds(shard["all"]["sum"])
+        group = shard["groups"]["by_id"]
+        while group:
+            print(f"    process group {int(group['group']):#x}, {group['members']} members")
+            show_rounds(group["sum"])
+            following = group["hh"]["next"]
+            group = following.cast(group.type) if following else None
 
 
 def worker_here():
