@@ -20,7 +20,7 @@ offered --hosts\ --hostfile\ --host-discovery-script byteps run --ho
 offered horovod byteps run --as ""
 offered info byteps plugin in
 offered "list info new" byteps plugin ""
-offered "compressor framework reducer stage" byteps plugin new ""
+offered "compressor framework reducer stage transport" byteps plugin new ""
 offered "" byteps plugin new stage ""
 offered "--build --bandwidth" byteps info --b
 offered --json byteps conf show --j

@@ -34,6 +34,8 @@ static const struct kit kits[] = {
       "framework/NAME.py", "framework/check_NAME.py"}},
     {"reducer", {"reducer/reducer_NAME.c", "reducer/Makefile", "reducer/NAME.conf", "reducer/README.md", "sum.c"}},
     {"stage", {"stage/stage_NAME.c", "stage/Makefile", "stage/NAME.conf", "stage/README.md", "sum.c"}},
+    {"transport",
+     {"transport/transport_NAME.c", "transport/Makefile", "transport/NAME.conf", "transport/README.md", "sum.c"}},
 };
 #define KITS (sizeof kits / sizeof *kits)
 

@@ -13,8 +13,8 @@ import unittest
 
 import modules
 
-KINDS = ("compressor", "framework", "reducer", "stage")
-EXPECTED = "expected compressor, framework, reducer or stage"
+KINDS = ("compressor", "framework", "reducer", "stage", "transport")
+EXPECTED = "expected compressor, framework, reducer, stage or transport"
 BUILD = os.environ.get("top_builddir", ".")
 PKG_CONFIG = os.environ.get("PKG_CONFIG") or "pkg-config"
 FLAGS = "-O1 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
