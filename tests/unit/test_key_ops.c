@@ -78,7 +78,7 @@ static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, u
 static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
                        struct bps_sum_cursor *cursor)
 {
-    struct answer *answer = bps_pool_get(&key->sum->pool, sizeof *answer);
+    struct answer *answer = bps_pool_get(key->sum->pool, sizeof *answer);
     (void)rank;
     ck_assert_ptr_nonnull(answer);
     answer->spec = c->spec;
@@ -121,7 +121,7 @@ static bool wants(const struct bps_sum_slice *slice, uint32_t rank)
 
 static void delivered(struct bps_sum_slice *slice)
 {
-    bps_pool_put(&slice->key->sum->pool, slice, sizeof(struct answer));
+    bps_pool_put(slice->key->sum->pool, slice, sizeof(struct answer));
 }
 
 static const struct bps_key_ops value_ops = {
