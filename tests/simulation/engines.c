@@ -149,7 +149,7 @@ static void hold_exchanged(const struct bps_exchange_round *round)
 static void hold_arriving(struct block *block, const void *key)
 {
     const struct bps_exchange_round *round = block->memory;
-    bool whole = block->pool == &((const struct bps_key *)key)->sum->pool && !block->held;
+    bool whole = block->pool == ((const struct bps_key *)key)->sum->pool && !block->held;
     if (whole && block->bytes >= sizeof *round && round->base.key == key && round->over && round->base.holds > 0) {
         hold_exchanged(round);
     }
@@ -173,7 +173,7 @@ void __wrap_bps_sum_free(struct bps_sum *sum)
         each_block(hold_arriving, key);
     }
     if (sum != NULL) {
-        sim_check_pool(&sum->pool);
+        sim_check_pool(&sum->own_pool);
     }
     __real_bps_sum_free(sum);
 }
