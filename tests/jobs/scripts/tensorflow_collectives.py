@@ -167,7 +167,7 @@ def check_lost_member():
 
     @tf.function
     def step():
-        return collectives._call(lose, [tf.ones(1)], [tf.float32], "lose", [None])
+        return collectives.call(lose, [tf.ones(1)], [tf.float32], "lose", [None])
 
     def run():
         with as_in_byteps():
