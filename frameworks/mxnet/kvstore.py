@@ -32,6 +32,7 @@ class BytePS(KVStoreBase):
 
     Attributes:
         learning_rate: that goes along with gradients, for what coding has lost of them; 0: it is not known.
+        compression: how gradients travel, see set_gradient_compression().
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class BytePS(KVStoreBase):
         self._scales = scales
         self._root, self._op, self._takes_stale = root_rank, op, takes_stale
         self._weights = {}  # by key: the arrays that gradients of this key are for
-        self._compression = from_parameters(None)
+        self.compression = from_parameters(None)
         self.learning_rate = 0.0
 
     def _name(self, kind, key):
@@ -84,11 +85,11 @@ class BytePS(KVStoreBase):
             self.start_rows(key, values, targets, priority).wait_to_read()
             return
         total = values[0] if len(values) == 1 and out is None else sum_of(values, targets[0])
-        small, context = self._compression.compress(total)
+        small, context = self.compression.compress(total)
         name = self._name("gradient", key)
-        declare_coded([name], coding_of(self._compression))
+        declare_coded([name], coding_of(self.compression))
         push_pull_inplace(small, None, name, priority, self._op, *self._scales, self.learning_rate)
-        result = self._compression.decompress(small, context)
+        result = self.compression.decompress(small, context)
         for target in targets:
             if target is not result:
                 result.copyto(target)
@@ -96,7 +97,7 @@ class BytePS(KVStoreBase):
     def start_rows(self, key: Key, values: list, targets: list, priority: int = 0) -> Journey:
         """Start a pushpull() of row-sparse arrays; wait_to_read() of what is returned ends it."""
         name = self._name("gradient", key)
-        return Journey(values, targets, name, self._op, priority, self._scales, self._compression)
+        return Journey(values, targets, name, self._op, priority, self._scales, self.compression)
 
     def _refuse_stale(self, key, gradients):
         if self._takes_stale:
@@ -121,12 +122,12 @@ class BytePS(KVStoreBase):
 
         Momentum is given with the factor "mu", and the optimizer must have none then.
         """
-        self._compression = from_parameters(compression_params)
+        self.compression = from_parameters(compression_params)
 
     def declare_gradients(self, keys: Iterable[Key]) -> None:
         """Declare the gradients of some keys at once, which else the first pushpull() of each one does."""
         names = [self._name("gradient", key) for key in keys]
-        declare_coded(names, coding_of(self._compression))
+        declare_coded(names, coding_of(self.compression))
 
     @staticmethod
     def is_capable(capability: str) -> bool:

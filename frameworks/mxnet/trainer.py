@@ -19,7 +19,7 @@ from . import _grouped
 from ._async import Shared, check_optimizer, touched_rows
 from ._failures import wait_all
 from ._rows import clear, is_rows
-from .compression import Compression, from_parameters, sends_signs, take_momentum
+from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters, synced
 from .kvstore import BytePS, spread, sum_of
 from .optimizer import DistributedOptimizer
@@ -114,10 +114,9 @@ class DistributedTrainer(gluon.Trainer):
         self._signs, self._steps = sends_signs(compression_params), False
         self._group, self._scales = group, scales
         self._store = BytePS(root_rank, Average, takes_stale=True, scales=scales)
-        self._compression = from_parameters(compression_params)
-        if group is not None:
-            refuse_coding(self._compression)
         self._store.set_gradient_compression(compression_params)  # refuses what makes no sense now, not in a step
+        if group is not None:
+            refuse_coding(self._store.compression)
         super().__init__(
             params,
             optimizer,
@@ -193,7 +192,7 @@ class DistributedTrainer(gluon.Trainer):
         """Give all gradients to the store; return the rows, which are given last, as Python waits for them."""
         if self._group is not None:
             gradients = (parameter.list_grad() for parameter in self._trained())
-            _grouped.average_gradients(gradients, self._compression, self._scales, self._group)
+            _grouped.average_gradients(gradients, self._store.compression, self._scales, self._group)
             return []
         gradients = [(i, one.list_grad()) for i, one in enumerate(self._params) if one.grad_req != "null"]
         for i, arrays in gradients:
