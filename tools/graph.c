@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "node/transport.h"
+#include "plugin/ask.h"
 #include "plugin/use.h"
 #include "tools/cmd.h"
 #include "tools/info.h"
@@ -117,15 +118,12 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
         status = bps_device_open(conf, d->loop, &d->device, report);
     }
     if (status == BPS_OK) {
-        const struct bps_transport_ops *transport = d->net->ops;
-        const struct bps_reducer_ops *reducer = d->reducer->ops;
-        transport->describe(d->net->self, d->transport, sizeof d->transport);
-        reducer->describe(d->reducer->self, d->summation, sizeof d->summation);
+        bps_ask_describe(d->net, d->transport, sizeof d->transport);
+        bps_ask_describe(d->reducer, d->summation, sizeof d->summation);
         describe_local(conf, d);
     }
     if (status == BPS_OK && d->device != NULL) {
-        const struct bps_reducer_ops *device = d->device->ops;
-        device->describe(d->device->self, d->devices, sizeof d->devices);
+        bps_ask_describe(d->device, d->devices, sizeof d->devices);
         describe_groups(conf, d);
         describe_direct(d);
     }
@@ -251,7 +249,7 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
         explain_builtin(d, node);
         explain_ways(node);
     } else {
-        node->ops->describe(node->instance->self, own, sizeof own);
+        bps_ask_describe(node->instance, own, sizeof own);
         printf("    plugin     %s %s (%s)\n", node->instance->loaded->plugin->name,
                node->instance->loaded->module->version, node->instance->loaded->path);
         if (own[0] != '\0') {

@@ -16,6 +16,7 @@
 
 #include "base/place.h"
 #include "conf/option.h"
+#include "plugin/ask.h"
 #include "plugin/registry.h"
 #include "tools/build_info.h"
 #include "tools/plan.h"
@@ -26,9 +27,8 @@
 
 void bps_transport_text(const struct bps_instance *instance, char *text, size_t n)
 {
-    const struct bps_transport_ops *transport = instance->ops;
     char own[256];
-    transport->describe(instance->self, own, sizeof own);
+    bps_ask_describe(instance, own, sizeof own);
     snprintf(text, n, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
 }
 

@@ -100,7 +100,7 @@ static bps_status mark(const struct bps_worker *worker, const struct bps_device 
 {
     BPS_CALLING(worker->device, "mark", NULL);
     bps_status status = device_ops(worker)->mark(worker->device->self, device, out, report);
-    return bps_returned(worker->device, "mark", BPS_OK, status, report);
+    return bps_returned_pointer(worker->device, "mark", status, "*out", *out, report);
 }
 
 static void copy_release(const struct bps_worker *worker, struct bps_mark **mark)
@@ -217,7 +217,7 @@ static void await(struct bps_operation *operation)
     }
     BPS_CALLING(worker->device, "await", bps_container(operation, struct bps_tensor_entry, operation)->named.name);
     bps_status status = device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
-    status = bps_returned(worker->device, "await", BPS_OK, status, &report);
+    status = bps_returned_told(worker->device, "await", status, &report);
     if (status != BPS_OK) {
         on_input(operation, status, report.text);
     }
@@ -237,7 +237,7 @@ static void copy_end(struct bps_operation *operation)
     BPS_CALLING(worker->device, "mark_copies", NULL);
     bps_status status = device_ops(worker)->mark_copies(worker->device->self, operation->request.device.index,
                                                         &operation->mark, &report);
-    status = bps_returned(worker->device, "mark_copies", BPS_OK, status, &report);
+    status = bps_returned_pointer(worker->device, "mark_copies", status, "*out", operation->mark, &report);
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
@@ -250,7 +250,7 @@ static void follow(struct bps_operation *operation)
     BPS_CALLING(worker->device, "follow", NULL);
     bps_status status =
         device_ops(worker)->follow(worker->device->self, &operation->request.device, operation->mark, &report);
-    status = bps_returned(worker->device, "follow", BPS_OK, status, &report);
+    status = bps_returned_told(worker->device, "follow", status, &report);
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
@@ -351,7 +351,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     if (status == BPS_OK) {
         BPS_CALLING(worker->device, "copy", task->tensor->named.name);
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
-        status = bps_returned(worker->device, "copy", BPS_OK, status, &report);
+        status = bps_returned_told(worker->device, "copy", status, &report);
     }
     if (status != BPS_OK) {
         bps_task_done(task, status, report.text);
@@ -466,7 +466,7 @@ static bool reduce_on_device(struct bps_task *task)
     reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
     BPS_CALLING(worker->device, "reduce", task->tensor->named.name);
     bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
-    status = bps_returned(worker->device, "reduce", BPS_OK, status, &report);
+    status = bps_returned_told(worker->device, "reduce", status, &report);
     if (status != BPS_OK) {
         bps_task_done(task, status, report.text);
         return false;

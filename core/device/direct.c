@@ -57,12 +57,10 @@ void bps_direct_fini(struct bps_direct *direct)
 const char *bps_direct_obstacle(const struct bps_instance *reducer, const struct bps_instance *transport,
                                 const struct bps_graph *graph, uint32_t *least)
 {
-    struct bps_transport_attr attr = {.lanes = 1};
-    ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
-    *least = attr.device_bytes;
+    *least = transport->attr.transport.device_bytes;
     const struct bps_conf *conf = transport->conf;
     bool checked = conf != NULL && (conf->cluster.checksum != BPS_CHECKSUM_NONE || conf->cluster.encrypt);
-    return attr.device_bytes == 0                   ? "the transport does not reach devices"
+    return *least == 0                              ? "the transport does not reach devices"
            : bps_device_ops(reducer)->share == NULL ? "the reducer does not share the memory of its devices"
            : checked                                ? "cluster.checksum or cluster.encrypt needs the host"
            : bps_graph_has_plugins(graph)           ? "worker.graph lists plugins, which need the host"
@@ -109,7 +107,7 @@ static void direct_learn(struct bps_worker *worker, struct bps_direct_piece *pie
     BPS_CALLING(worker->device, "region", NULL);
     bps_status status =
         share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &piece->region, &report);
-    status = bps_returned(worker->device, "region", BPS_OK, status, &report);
+    status = bps_returned_pointer(worker->device, "region", status, "out->memory", piece->region.memory, &report);
     if (status == BPS_OK) {
         status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);
     }
@@ -204,5 +202,5 @@ bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_re
     const struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
     BPS_CALLING(worker->device, "flush", NULL);
     bps_status status = share_ops(worker)->flush(worker->device->self, operation->request.device.index, report);
-    return bps_returned(worker->device, "flush", BPS_OK, status, report);
+    return bps_returned_told(worker->device, "flush", status, report);
 }

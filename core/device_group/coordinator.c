@@ -269,7 +269,7 @@ static void coordinator_form(struct bps_coordinator *coordinator)
     if (!share_a_device(coordinator, report.text, sizeof report.text)) {
         BPS_CALLING(devices->reducer, "group.name", NULL);
         status = devices->ops->name(devices->self, name, &report);
-        status = bps_returned(devices->reducer, "group.name", BPS_OK, status, &report);
+        status = bps_returned_told(devices->reducer, "group.name", status, &report);
     }
     if (status != BPS_OK) {
         bps_coordinator_separate(coordinator, report.text);

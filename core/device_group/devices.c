@@ -50,7 +50,7 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
     }
     BPS_CALLING(reducer, "group.query", NULL);
     bps_status status = device->group->query(reducer->self, text, n, report);
-    return bps_returned(reducer, "group.query", BPS_OK, status, report) == BPS_OK ? NULL : report->text;
+    return bps_returned_told(reducer, "group.query", status, report) == BPS_OK ? NULL : report->text;
 }
 
 static void devices_reached(struct bps_local_peer *peer)
@@ -231,7 +231,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     if (why == NULL) {
         BPS_CALLING(devices->reducer, "group.identify", NULL);
         bps_status status = devices->ops->identify(devices->self, operation->request.device.index, identity, &report);
-        status = bps_returned(devices->reducer, "group.identify", BPS_OK, status, &report);
+        status = bps_returned_told(devices->reducer, "group.identify", status, &report);
         why = status != BPS_OK ? report.text : NULL;
     }
     if (why != NULL && !devices->explained) {
@@ -336,7 +336,7 @@ static bps_status devices_form(struct bps_devices *devices, const uint8_t *name)
     devices->state = BPS_DEVICES_FORMING;
     BPS_CALLING(devices->reducer, "group.join", NULL);
     bps_status status = devices->ops->join(devices->self, &seat, &devices->group, &report);
-    if (bps_returned(devices->reducer, "group.join", BPS_OK, status, &report) != BPS_OK) {
+    if (bps_returned_pointer(devices->reducer, "group.join", status, "*out", devices->group, &report) != BPS_OK) {
         devices->group = NULL;
         devices_on_joined(devices, BPS_ERR_FAILED, report.text);
     }

@@ -148,7 +148,7 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
     if (status == BPS_OK) {
         BPS_CALLING(devices->reducer, "group.run", NULL);
         status = devices->ops->run(devices->group, step, batch->tasks, on_batch, batch, &report);
-        status = bps_returned(devices->reducer, "group.run", BPS_OK, status, &report);
+        status = bps_returned_told(devices->reducer, "group.run", status, &report);
     } else {
         snprintf(report.text, sizeof report.text, "the coordinator ordered what cannot be");
     }

@@ -59,8 +59,7 @@ static bps_status open_stage(struct bps_node *node, const struct bps_conf_node *
         bps_instance_open(BPS_KIND_STAGE, node->name, node->name, entry, path, loop, &node->instance, report);
     if (status == BPS_OK) {
         node->ops = node->instance->ops;
-        BPS_CALLING(node->instance, "query", NULL);
-        node->ops->query(node->instance->self, &node->attr);
+        node->attr = node->instance->attr.stage;
     }
     return status;
 }
@@ -218,11 +217,6 @@ static bps_status check_node(const struct bps_node *node, struct bps_report *rep
         BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it", node->origin,
                    node->name);
         return BPS_ERR_CONF;
-    }
-    if (a->takes == NULL || a->gives == NULL || (a->dtypes & ALL_TYPES) == 0 || (a->ops & ALL_OPS) == 0) {
-        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty", node->origin,
-                   node->name);
-        return BPS_ERR_PLUGIN;
     }
     if (strcmp(a->takes, a->gives) != 0 && (node->condition.steps > 0 || a->writes == 0)) {
         BPS_REPORT(report, "%s: stage %s turns '%s' into '%s' and so cannot have a condition", node->origin, node->name,

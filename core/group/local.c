@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "plugin/returned.h"
+#include "plugin/ask.h"
 
 #define LOG      "local"
 #define PATIENCE (5 * BPS_S) /* all of the group have listened since before they joined */
@@ -35,15 +35,12 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     if (local == NULL) {
         return BPS_ERR_NOMEM;
     }
-    const struct bps_transport_ops *transport = worker->local_transport->ops;
     local->worker = worker;
     local->transport = worker->local_transport;
     STAILQ_INIT(&local->unsent);
     bps_lobby_init(&local->lobby, &bps_local_guests, local->transport, local, (uint32_t)worker->conf->cluster.workers);
-    BPS_CALLING(local->transport, "listen", NULL);
-    bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
-                                          sizeof local->address, report);
-    status = bps_returned(local->transport, "listen", BPS_OK, status, report);
+    bps_status status = bps_ask_listen(local->transport, "", bps_lobby_accept, &local->lobby, local->address,
+                                       sizeof local->address, report);
     if (status == BPS_OK) {
         local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, local_on_tick, local);
         status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;

@@ -64,8 +64,8 @@ static const char *direction(void)
 /* Neither this nor find() is a call that the watchdog looks at: they may wait. */
 static bps_status meeting_launcher_leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
-    return bps_returned(opened, "leave", BPS_OK,
-                        meeting_launcher_ops_of(opened)->leave(opened->self, key, note, until, report), report);
+    bps_status status = meeting_launcher_ops_of(opened)->leave(opened->self, key, note, until, report);
+    return bps_returned_told(opened, "leave", status, report);
 }
 
 static bps_status meeting_launcher_find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until,
@@ -74,7 +74,7 @@ static bps_status meeting_launcher_find(const char *key, char note[BPS_NOTE_LIMI
     memset(note, 0, BPS_NOTE_LIMIT);
     bps_status status = meeting_launcher_ops_of(opened)->find(opened->self, key, note, until, report);
     note[BPS_NOTE_LIMIT - 1] = '\0';
-    return bps_returned(opened, "find", BPS_OK, status, report);
+    return bps_returned_told(opened, "find", status, report);
 }
 
 static void meeting_launcher_end(void)

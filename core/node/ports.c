@@ -7,7 +7,7 @@
 
 #include <byteps/transport.h>
 
-#include "plugin/returned.h"
+#include "plugin/ask.h"
 
 /* Whether the address ends in port 0. */
 static bool leaves_port_open(const char *address)
@@ -27,27 +27,18 @@ static bps_status none_is_free(const struct bps_conf *conf, struct bps_report *r
     return BPS_ERR_CONF;
 }
 
-static bps_status ports_listen_at(const struct bps_instance *transport, const char *address, struct bps_lobby *lobby,
-                                  char *actual, size_t n, struct bps_report *report)
-{
-    const struct bps_transport_ops *ops = transport->ops;
-    BPS_CALLING(transport, "listen", NULL);
-    bps_status status = ops->listen(transport->self, address, bps_lobby_accept, lobby, actual, n, report);
-    return bps_returned(transport, "listen", BPS_OK, status, report);
-}
-
 bps_status bps_ports_listen(const struct bps_conf *conf, const struct bps_instance *transport, const char *address,
                             struct bps_lobby *lobby, char *actual, size_t n, struct bps_report *report)
 {
     lobby->transport = transport;
     if (conf->ports.first == 0 || !leaves_port_open(address)) {
-        return ports_listen_at(transport, address, lobby, actual, n, report);
+        return bps_ask_listen(transport, address, bps_lobby_accept, lobby, actual, n, report);
     }
     bps_status status = BPS_ERR_BUSY;
     for (uint32_t port = conf->ports.first; port <= conf->ports.last && status == BPS_ERR_BUSY; port++) {
         char at[270];
         snprintf(at, sizeof at, "%.*s:%u", (int)(strrchr(address, ':') - address), address, port);
-        status = ports_listen_at(transport, at, lobby, actual, n, report);
+        status = bps_ask_listen(transport, at, bps_lobby_accept, lobby, actual, n, report);
     }
     return status == BPS_ERR_BUSY ? none_is_free(conf, report) : status;
 }

@@ -70,10 +70,7 @@ bps_status bps_transport_check_host(const struct bps_conf *conf, const char *add
 
 uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t times)
 {
-    struct bps_transport_attr attr = {.lanes = 1};
-    BPS_CALLING(transport, "query", NULL);
-    ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
-    uint32_t lanes = (attr.lanes > 0 ? attr.lanes : 1) * times;
+    uint32_t lanes = transport->attr.transport.lanes * times;
     return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
 }
 
@@ -84,7 +81,7 @@ void bps_transport_attach(void *transport, const struct bps_region *region)
     struct bps_report report = {""};
     BPS_CALLING(net, "attach", NULL);
     bps_status status = ops->attach(net->self, region, &report);
-    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
+    if (bps_returned_told(net, "attach", status, &report) != BPS_OK) {
         bps_warn(LOG, "%s", report.text);
     }
 }

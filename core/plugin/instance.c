@@ -9,6 +9,7 @@
 
 #include "base/report.h"
 #include "conf/option.h"
+#include "plugin/ask.h"
 #include "plugin/kinds.h"
 #include "plugin/returned.h"
 
@@ -64,9 +65,14 @@ static bps_status open_plugin(struct bps_instance *instance, const char *path, s
 {
     struct bps_report why = {""};
     char where[256];
+    static char unset;
+    instance->self = &unset;
     BPS_CALLING(instance, "open", NULL);
     bps_status returned = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
     bps_status status = bps_returned(instance, "open", BPS_OK, returned, report);
+    if (status == BPS_OK && instance->self == &unset) {
+        return bps_blame(instance, "open", report, "*instance_out was not set; expected a pointer, or NULL");
+    }
     if (status == BPS_OK || status != returned) {
         return status;
     }
@@ -105,7 +111,15 @@ static bps_status instance_start(struct bps_instance *instance, const struct bps
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
     instance->names = (struct bps_plugin_names){instance->loaded->plugin->name, instance->host->instance};
-    return open_plugin(instance, path, report);
+    status = open_plugin(instance, path, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    status = bps_ask_attr(instance, report);
+    if (status != BPS_OK) {
+        close_plugin(instance);
+    }
+    return status;
 }
 
 bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name, const struct bps_conf_node *group,

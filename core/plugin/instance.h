@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "base/plugin_call.h"
 #include "plugin/host.h"
+#include "plugin/kinds.h"
 #include "plugin/registry.h"
 
 struct bps_instance {
@@ -18,6 +19,10 @@ struct bps_instance {
     void *options;               /* filled option struct */
     const struct bps_conf *conf; /* of the job; NULL: not opened by a preference list */
     struct bps_plugin_names names;
+    union {
+        struct bps_transport_attr transport;
+        struct bps_stage_attr stage;
+    } attr;        /* what it said of itself when it was opened, if its kind is asked */
     char name[64]; /* of the instance in the configuration: "net" */
     /* The next one of a list of reducers, which does what this one cannot, and is closed with it; NULL: none. */
     struct bps_instance *next;

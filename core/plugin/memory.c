@@ -83,7 +83,7 @@ static bps_status attach_to(const struct bps_memory_user *user, const struct bps
 {
     BPS_CALLING(user->instance, "attach", NULL);
     bps_status status = user->attach(user->instance->self, &shared->region, report);
-    return bps_returned(user->instance, "attach", BPS_OK, status, report);
+    return bps_returned_told(user->instance, "attach", status, report);
 }
 
 static bps_status attach(const struct bps_shared *shared, struct bps_report *report)

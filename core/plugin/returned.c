@@ -36,6 +36,25 @@ bps_status bps_returned_wrong(const struct bps_instance *plugin, const char *cal
     return bps_blame(plugin, callback, report, "returned %d; allowed are BPS_OK%s and BPS_ERR_*", status, more);
 }
 
+bps_status bps_returned_told(const struct bps_instance *plugin, const char *callback, bps_status status,
+                             struct bps_report *report)
+{
+    bps_status checked = bps_returned(plugin, callback, BPS_OK, status, report);
+    if (checked != BPS_OK && checked == status && report != NULL && report->text[0] == '\0') {
+        (void)bps_blame(plugin, callback, report, "%s; the plugin does not say why", bps_strerror(status));
+    }
+    return checked;
+}
+
+bps_status bps_returned_pointer(const struct bps_instance *plugin, const char *callback, bps_status status,
+                                const char *what, const void *pointer, struct bps_report *report)
+{
+    bps_status checked = bps_returned_told(plugin, callback, status, report);
+    return checked == BPS_OK && pointer == NULL
+               ? bps_blame(plugin, callback, report, "returned BPS_OK and left %s NULL", what)
+               : checked;
+}
+
 bps_status bps_answered(const struct bps_instance *plugin, const char *callback, bps_status status, const char **text,
                         struct bps_report *report)
 {

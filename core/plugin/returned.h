@@ -26,6 +26,14 @@ static inline bps_status bps_returned(const struct bps_instance *plugin, const c
     return allowed ? status : bps_returned_wrong(plugin, callback, also, status, report);
 }
 
+/* The same of a callback that says in its report why it fails: that is not empty behind this. */
+bps_status bps_returned_told(const struct bps_instance *plugin, const char *callback, bps_status status,
+                             struct bps_report *report);
+
+/* The same, of a callback that puts something into `what` when all is well: it is there behind this. */
+bps_status bps_returned_pointer(const struct bps_instance *plugin, const char *callback, bps_status status,
+                                const char *what, const void *pointer, struct bps_report *report);
+
 /*
  * The status that a plugin has given to a `done`, which is 0 or an error, with its text: of an error *text is not empty
  * behind this. It may lie in the report.

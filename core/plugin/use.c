@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/report.h"
 #include "base/tensor.h"
-#include "plugin/returned.h"
+#include "plugin/ask.h"
 
 static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const char *map, const char *name,
                            struct bps_loop *loop, struct bps_instance **out, struct bps_report *report)
@@ -76,14 +76,6 @@ bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, 
     return status;
 }
 
-static bps_status plugin_use_ask(const struct bps_instance *reducer, uint32_t op, uint32_t dtype,
-                                 struct bps_kernels *out, struct bps_report *report)
-{
-    const struct bps_reducer_ops *ops = reducer->ops;
-    BPS_CALLING(reducer, "kernels", NULL);
-    return bps_returned(reducer, "kernels", BPS_OK, ops->kernels(reducer->self, op, dtype, out), report);
-}
-
 bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
                                const struct bps_instance **by, struct bps_report *report)
 {
@@ -91,7 +83,7 @@ bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, 
     const struct bps_instance *one = op == BPS_AVERAGE && dtype == BPS_BOOL ? NULL : reducer;
     bps_status status = BPS_ERR_UNSUPPORTED;
     for (; one != NULL && status == BPS_ERR_UNSUPPORTED; one = one->next) {
-        status = plugin_use_ask(one, asked, dtype, out, report);
+        status = bps_ask_kernels(one, asked, dtype, out, report);
         *by = one;
     }
     if (status != BPS_OK && status != BPS_ERR_PLUGIN) {

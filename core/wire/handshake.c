@@ -30,10 +30,7 @@ static const char greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 /* Whether no frame of it leaves the host. */
 static bool stays_on_host(const struct bps_link *link)
 {
-    struct bps_transport_attr attr = {.lanes = 1};
-    BPS_CALLING(link->transport, "query", NULL);
-    ((const struct bps_transport_ops *)link->transport->ops)->query(link->transport->self, &attr);
-    return attr.local;
+    return link->transport->attr.transport.local;
 }
 
 /* BPS_CHECKSUM_* of this end. */

@@ -656,7 +656,8 @@ static void on_connected(void *user)
 static void link_on_closed(void *user, bps_status status, const char *text)
 {
     struct bps_link *link = user;
-    struct bps_report report;
+    struct bps_report report = {""};
+    status = bps_answered(link->transport, "closed", status, &text, &report);
     link_reset(link);
     if (link->spoilt) {
         status = BPS_ERR_IO;
@@ -703,11 +704,13 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
     }
     link->state = BPS_LINK_DIALLING;
     BPS_CALLING(transport, "dial", NULL);
+    struct bps_report why = {""};
     bps_status status =
-        link_ops_of(link)->dial(transport->self, address, lane, key, &link_events, link, &link->channel, report);
+        link_ops_of(link)->dial(transport->self, address, lane, key, &link_events, link, &link->channel, &why);
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
-    status = bps_returned(transport, "dial", BPS_OK, status, report);
+    status = bps_returned_pointer(transport, "dial", status, "*out", link->channel, &why);
     if (status != BPS_OK) {
+        BPS_REPORT(report, "%s", why.text);
         link_reset(link);
     }
     return status;

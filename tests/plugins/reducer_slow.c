@@ -70,7 +70,7 @@ static bps_status slow_open(const struct bps_host *host, const void *options, vo
                             struct bps_report *report)
 {
     (void)options;
-    (void)instance_out;
+    *instance_out = NULL;
     (void)report;
     host->log(host, BPS_LOG_INFO, "the slow reducer is at work");
     return BPS_OK;

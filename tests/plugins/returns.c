@@ -2,7 +2,8 @@
 /*
  * returns.c - a reducer, a compressor and a stage, all named "returns", of which one callback returns what it may not.
  *
- * `at` names the callback, and `value` is what it returns. The compressor, which codes float32 as it is, does so for
+ * `at` names the callback, or a field that `query` fills, and `value` is what it returns; kernels that are not refused
+ * are not there. The compressor, which codes float32 as it is, does so for
  * slices that begin with the number `first`; its encode adds `value` to its bound, and -1 and 0 are themselves.
  */
 #include <stdint.h>
@@ -25,11 +26,11 @@ struct options {
     double first;
 };
 
-enum { KERNELS, ENCODE, DECODE, DECODE_ADD, BIND, RUN, DONE };
+enum { KERNELS, ENCODE, DECODE, DECODE_ADD, BIND, RUN, DONE, EXECUTOR, OPS };
 
 static const struct bps_option options[] = {
     {"at", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct options, at), "kernels",
-     "kernels|encode|decode|decode_add|bind|run|done", "The callback."},
+     "kernels|encode|decode|decode_add|bind|run|done|executor|ops", "The callback."},
     {"value", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct options, value), "0", NULL, "What it returns."},
     {"first", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct options, first), "0", NULL,
      "Of the slices for which it does."},
@@ -124,12 +125,12 @@ static const struct bps_compressor_ops compressor_ops = {
 
 static void returns_query(void *instance, struct bps_stage_attr *out)
 {
-    (void)instance;
+    const struct options *o = instance;
     *out = (struct bps_stage_attr){
-        .ops = BPS_OP_BIT(BPS_SUM),
+        .ops = o->at == OPS ? (uint32_t)o->value : BPS_OP_BIT(BPS_SUM),
         .dtypes = BPS_DTYPE_BIT(BPS_FLOAT32),
         .memory = BPS_MEMORY_HOST,
-        .executor = BPS_EXECUTOR_IO,
+        .executor = o->at == EXECUTOR ? (uint32_t)o->value : BPS_EXECUTOR_IO,
         .takes = "plain",
         .gives = "plain",
     };

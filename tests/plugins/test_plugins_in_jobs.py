@@ -113,7 +113,9 @@ class OnlyWhatIsNamed(Case):
 
     def test_opened_when_named(self):
         graph = 'worker = { graph = ( { stage = "crafted"; }, { stage = "push_pull"; use = "net"; } ); };\n'
-        self.run_job(["1", "2"], graph, CRAFTED_MARKER=self.marker)
+        result = self.run_job(["1", "2"], graph, CRAFTED_MARKER=self.marker)
+        fault = "stage crafted (worker.graph[0]), open: *instance_out was not set; expected a pointer, or NULL"
+        self.assertIn(fault, result.out + result.err)
         self.assertTrue(os.path.exists(self.marker), "no marker, so the other test proves nothing")
         os.unlink(self.marker)
 
@@ -321,6 +323,20 @@ class WrongValues(Case):
     def test_reducer_of_one_worker_alone(self):
         result = self.run_job(["1 2"], self.REDUCER % (2, "auto"), servers=0)
         self.check_error(result, "reducer returns (reducers.sum), kernels: returned 2", workers=1)
+
+    def test_kernels_that_are_not_there(self):
+        result = self.run_job(["1 2", "3 4"], self.REDUCER % (0, "off"))
+        self.check_error(result, "reducer returns (reducers.sum), kernels of sum of float32: reduce is NULL; expected")
+
+    def test_query_of_a_stage(self):
+        for at, value, says in (
+            ("executor", 5, "executor is 5; allowed are 0 to 1"),
+            ("ops", 0, "ops is 0x0; allowed are bits of 0x1f, one at least"),
+            ("ops", 65, "ops is 0x41; allowed are bits of 0x1f, one at least"),
+        ):
+            with self.subTest(at=at, value=value):
+                result = self.run_job(["1 2"], self.STAGE % (at, value), servers=0)
+                self.assertIn(f"stage returns (worker.graph[0]), query: {says}", result.out + result.err)
 
     def test_stage(self):
         for at, value, more in (("bind", 7, ", BPS_AGAIN"), ("run", 2, ", BPS_INPROGRESS"), ("done", 1, "")):

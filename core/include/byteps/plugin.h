@@ -19,6 +19,7 @@
  * they occur.
  * Blocking: nothing but open and close may block, and what launchers wait for.
  * Versions: members of a job that have loaded plugins of one kind and name must have them in one version and format.
+ * Opening: where open returns BPS_OK it has set *instance_out, which all other callbacks get, and which may be NULL.
  * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
  * ABI: every table begins with its size, so that fields can be added at the end (a newer minor). A missing

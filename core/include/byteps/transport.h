@@ -129,7 +129,7 @@ typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_
                                                           void **user, const struct bps_channel_key **key);
 
 struct bps_transport_attr {
-    uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); at least 1 */
+    uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); 1 to 64 */
     bool local;     /* reaches only processes of the same host */
     /*
      * Not 0: regions on devices can be attached. Payloads of so many bytes and more may then lie there, and
