@@ -185,11 +185,12 @@ static PyObject *handle_poll(struct handle *self, PyObject *none)
     return PyBool_FromLong(self->ended);
 }
 
-/* Sleeps without the interpreter's lock until the operation has ended, at most one period. */
-static void handle_sleep(struct handle *self)
+/* Sleeps without the interpreter's lock until the operation has ended, at most so long, and at most one period. */
+static void handle_sleep(struct handle *self, uint64_t at_most)
 {
     struct bps_report report = {.text = ""};
     struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t period = at_most < PYTHON_SIGNAL_PERIOD_NS ? at_most : PYTHON_SIGNAL_PERIOD_NS;
     bps_status status;
 
     if (self->waiting) { /* only one thread may fetch the outcome */
@@ -197,7 +198,7 @@ static void handle_sleep(struct handle *self)
         Py_END_ALLOW_THREADS return;
     }
     self->waiting = true;
-    Py_BEGIN_ALLOW_THREADS status = bps_wait(self->kept.id, PYTHON_SIGNAL_PERIOD_NS, &report);
+    Py_BEGIN_ALLOW_THREADS status = bps_wait(self->kept.id, period, &report);
     Py_END_ALLOW_THREADS self->waiting = false;
     if (status != BPS_INPROGRESS)
         handle_end(self, status, report.text);
@@ -209,7 +210,7 @@ PyObject *python_handle_wait(PyObject *handle, PyObject *none)
 
     (void)none;
     while (!self->ended) {
-        handle_sleep(self);
+        handle_sleep(self, UINT64_MAX);
         if (!self->ended && PyErr_CheckSignals() != 0)
             return NULL;
     }
@@ -218,10 +219,38 @@ PyObject *python_handle_wait(PyObject *handle, PyObject *none)
     Py_RETURN_NONE;
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static PyObject *handle_wait_for(PyObject *handle, PyObject *seconds)
+{
+    struct handle *self = (struct handle *)handle;
+    double limit = PyFloat_AsDouble(seconds);
+    uint64_t now = now_ns(), end;
+
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    end = now + (limit > 0 ? (uint64_t)((limit < 1e9 ? limit : 1e9) * 1e9) : 0);
+    handle_look(self);
+    for (; !self->ended && now < end; now = now_ns()) {
+        handle_sleep(self, end - now);
+        if (!self->ended && PyErr_CheckSignals() != 0)
+            return NULL;
+    }
+    return PyBool_FromLong(self->ended);
+}
+
 static PyMethodDef methods[] = {
     {"poll", (PyCFunction)handle_poll, METH_NOARGS, "poll() -> bool\n\nWhether the operation has ended."},
     {"wait", python_handle_wait, METH_NOARGS,
      "wait()\n\nSleeps until the operation has ended; raises its failure, as often as it is asked."},
+    {"wait_for", handle_wait_for, METH_O,
+     "wait_for(seconds) -> bool\n\nSleeps until the operation has ended, at most so long; whether it has."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,25 +8,26 @@ the job.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import datetime
 import os
 import socket
-import threading
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 
 from byteps import _basics
-from byteps._basics import Handle, ReduceOp, start
+from byteps._basics import ReduceOp, start
+from byteps._errors import TimeoutError
 from byteps._native import bps as _bps
 from byteps._parts import Scheduler
 
 from . import _memory
+from ._waiters import Waiters
+from ._work import Patience, Work
 
 if TYPE_CHECKING:
-    from typing import Any, Callable, List, Sequence
+    from typing import Any, List, Sequence
 
     Tensors = List[torch.Tensor]
 
@@ -41,107 +42,6 @@ _OPS = {
     dist.ReduceOp.MAX: ReduceOp.Max,
     dist.ReduceOp.PRODUCT: ReduceOp.Product,
 }
-
-
-# ---- work ------------------------------------------------------------------------------------------------
-
-_waiter_lock = threading.Lock()
-_waiter: concurrent.futures.ThreadPoolExecutor | None = None
-_waiting = threading.local()  # .here: this is the thread that waits
-
-
-def _be_waiter():
-    _waiting.here = True
-
-
-def _wait_elsewhere(work):
-    """Have a thread wait for a work, as nobody else may: PyTorch waits for its future.
-
-    What follows a future runs in that thread, and may wait for another one's: so that thread waits at once.
-    """
-    global _waiter
-    if hasattr(_waiting, "here"):
-        work._settle()
-        return
-    with _waiter_lock:
-        if _waiter is None:
-            _waiter = concurrent.futures.ThreadPoolExecutor(1, "byteps-torch", _be_waiter)
-        _waiter.submit(work._settle)
-
-
-class _Work(dist.Work):
-    """Operations in flight, and what makes the caller's tensors of their results."""
-
-    def __init__(self, handles: Sequence[Handle[Any]], result: Tensors, finish: Callable[[], None] | None) -> None:
-        super().__init__()
-        self._handles, self._result, self._finish = handles, result, finish
-        self._lock = threading.Lock()
-        self._error: BaseException | None = None
-        self._done = False
-        self._future: torch.futures.Future[Any] | None = None
-
-    def _settle(self):
-        """Wait, once; and tell the future."""
-        with self._lock:
-            if self._done:
-                return
-            try:
-                for handle in self._handles:
-                    handle.wait()
-                if self._finish is not None:
-                    self._finish()
-            except BaseException as error:
-                self._error = error
-            self._done = True
-            self._handles, self._finish = (), None
-            future = self._future
-        if future is not None:
-            self._tell(future)
-
-    def _tell(self, future):
-        if self._error is not None:
-            future.set_exception(self._error)
-        else:
-            future.set_result(self._result)
-
-    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
-        """Wait for the operations; the job's own time-outs end them. Raise if one failed."""
-        del timeout
-        self._settle()
-        if self._error is not None:
-            raise self._error
-        return True
-
-    def is_completed(self) -> bool:
-        return self._done or all(handle.poll() for handle in self._handles)
-
-    def is_success(self) -> bool:
-        return self.is_completed() and self.exception() is None
-
-    def exception(self) -> BaseException | None:
-        if self.is_completed():
-            self._settle()
-        return self._error
-
-    def synchronize(self) -> None:
-        self.wait()
-
-    def result(self) -> Tensors:
-        return self._result
-
-    def source_rank(self) -> int:
-        raise RuntimeError("only what recv() returns has a source")
-
-    def get_future(self) -> torch.futures.Future[Any]:
-        if self._future is not None:
-            return self._future
-        with self._lock:
-            self._future, done = torch.futures.Future(), self._done
-        if done:
-            self._tell(self._future)
-        else:
-            _wait_elsewhere(self)
-        return self._future
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------
@@ -250,6 +150,15 @@ def _rows(tensor, splits, workers):
     return tuple(split * row for split in splits)
 
 
+MESSAGES = ("send", "recv")
+
+
+def _what(call):
+    """Return what an operation is called, as a call of the extension has it."""
+    function, what = call[:2]
+    return {_bps.push_pull: "all_reduce", _bps.broadcast: "broadcast"}.get(function) or what
+
+
 # ---- the group -------------------------------------------------------------------------------------------
 
 
@@ -260,10 +169,14 @@ class ProcessGroup(dist.ProcessGroup):
     through host memory. Where workers host shards, a group of workers of one host does not use the network.
     """
 
-    def __init__(self, rank: int, size: int, number: int = 0) -> None:
+    def __init__(self, rank: int, size: int, number: int = 0, options: Any = None) -> None:
         super().__init__(rank, size)
         self._number = number  # as the extension has it; 0: all workers
         self._name = self._description = ""
+        self._waiters = Waiters(options.store, rank, size) if options is not None else None
+        self._timeout = options.timeout if options is not None else dist.default_pg_timeout
+        self._operations = 0
+        self._broken = ""  # what has timed out
         # DistributedDataParallel.join() has C++ code wait for how many still train, and drops what is Python's of that.
         self._kept: collections.deque[dist.Work] = collections.deque(maxlen=256)
 
@@ -290,31 +203,72 @@ class ProcessGroup(dist.ProcessGroup):
     group_name = property(getGroupName)
     group_desc = property(getGroupDesc)
 
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._timeout = timeout
+
     # Starting operations.
 
-    def _start(self, calls, result, sides):
+    def _start(self, calls, result, sides, opts=None, what=None):
         """Start operations; each call is a function of the extension with its arguments."""
         if self.size() == 1:
             raise AssertionError("a group of one has no operations")
+        if self._broken:
+            raise TimeoutError(f"{self._own_name()} cannot be used any more: {self._broken}")
+        what = what or (_what(calls[0]) if calls else "")
         if calls and torch.autograd._profiler_enabled():
-            return self._start_profiled(calls, result, sides)
-        return _Work([Handle(start(*call), None) for call in calls], result, sides.finish)
+            with torch.profiler.record_function(f"{NAME}:{what}") as record:  # shown until their end
+                work = self._start_plain(calls, result, sides, opts, what)
+                record._call_end_callbacks_on_future(work.get_future())
+            return work
+        return self._start_plain(calls, result, sides, opts, what)
 
-    def _start_profiled(self, calls, result, sides):
-        """Start operations that PyTorch's profiler shows until their end."""
-        function, what = calls[0][:2]
-        name = {_bps.push_pull: "all_reduce", _bps.broadcast: "broadcast"}.get(function) or what
-        with torch.profiler.record_function(f"{NAME}:{name}") as record:
-            work = _Work([Handle(start(*call), None) for call in calls], result, sides.finish)
-            record._call_end_callbacks_on_future(work.get_future())
-        return work
+    def _start_plain(self, calls, result, sides, opts, what):
+        return Work([start(*call) for call in calls], result, sides.finish, self._patience(opts, what))
+
+    def _patience(self, opts, what):
+        """Return how long an operation may take: as it says itself, or the group; by default, the job."""
+        self._operations += what not in MESSAGES
+        timeout = self._timeout
+        if opts is not None and opts.timeout.total_seconds() >= 0:
+            timeout = opts.timeout
+        elif timeout == dist.default_pg_timeout:
+            return None
+        number, seconds = self._operations, timeout.total_seconds()
+        if what in MESSAGES:
+            return Patience(seconds, give_up=lambda: self._give_up(what, "", seconds))
+        return Patience(
+            seconds,
+            lambda: self._waiters.tell(number),
+            lambda: self._give_up(what, self._say_missing(number), seconds),
+        )
+
+    def _say_missing(self, number):
+        missing = self._waiters.missing(number)
+        if not missing:
+            return ""
+        many = len(missing) > 1
+        return f"; rank{'s' * many} {', '.join(map(str, missing))} {'do' if many else 'does'} not wait in it"
+
+    def _give_up(self, what, why, seconds):
+        """Return the error of an operation that takes too long. It cannot be taken back: the others may still come."""
+        own = f"Rank {self.rank()} timed out in {what}"
+        self._broken = self._broken or f"{own}, which did not end within the timeout of {seconds:g} s{why}"
+        return TimeoutError(f"{self._own_name()} cannot be used any more: {self._broken}")
+
+    def _own_name(self):
+        of = f" ({self._description})" if self._description not in ("", "undefined") else ""
+        return f"process group {self._name}{of} of {self.size()} ranks"
 
     def _over(self, pairs, result):
         """In a group of one: the result is what was sent."""
         for target, source in pairs:
             if target.data_ptr() != source.data_ptr():
                 target.detach().copy_(source.detach().view(target.shape))
-        return _Work((), result, None)
+        return Work((), result, None)
+
+    def _reduction(self, tensor, sides, op):
+        memory = _memory.memory(sides.both(tensor))
+        return (_bps.push_pull, memory, None, None, op, 0, 1.0, 1.0, 0.0, self._number)
 
     def _collective(self, kind, source, target, counts=(None, None), op=ReduceOp.Sum, root=0):
         memory = [None if tensor is None else _memory.memory(tensor) for tensor in (source, target)]
@@ -352,11 +306,8 @@ class ProcessGroup(dist.ProcessGroup):
         _require_real(op, tensors)
         if self.size() == 1:
             return self._over((), tensors)
-        calls = [
-            (_bps.push_pull, _memory.memory(sides.both(tensor)), None, None, op, 0, 1.0, 1.0, 0.0, self._number)
-            for tensor in tensors
-        ]
-        return self._start(calls, tensors, sides)
+        calls = [self._reduction(tensor, sides, op) for tensor in tensors]
+        return self._start(calls, tensors, sides, opts)
 
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         op, sides, root = _require_op(opts.reduceOp), _Sides(), opts.rootRank
@@ -368,7 +319,7 @@ class ProcessGroup(dist.ProcessGroup):
             source = sides.both(tensor) if root == self.rank() else sides.read(tensor)
             target = source if root == self.rank() else None
             calls.append(self._collective("reduce", source, target, op=op, root=root))
-        return self._start(calls, tensors, sides)
+        return self._start(calls, tensors, sides, opts)
 
     def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any = None) -> dist.Work:
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
@@ -379,7 +330,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._collective("reduce_scatter", _joined(source), sides.write(target), (_sizes(source), None), op)
             for target, source in zip(outputs, inputs)
         ]
-        return self._start(calls, outputs, sides)
+        return self._start(calls, outputs, sides, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> dist.Work:
         return self.reduce_scatter_single_coalesced([output], [source], opts)
@@ -393,7 +344,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._collective("reduce_scatter", sides.read(source), sides.write(target), op=op)
             for target, source in zip(outputs, inputs)
         ]
-        return self._start(calls, outputs, sides)
+        return self._start(calls, outputs, sides, opts)
 
     # Moving tensors.
 
@@ -405,10 +356,9 @@ class ProcessGroup(dist.ProcessGroup):
             (_bps.broadcast, _memory.memory(sides.both(tensor)), None, None, root, 0, self._number)
             for tensor in tensors
         ]
-        return self._start(calls, tensors, sides)
+        return self._start(calls, tensors, sides, opts)
 
     def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
-        del opts
         sides = _Sides()
         if self.size() == 1:
             return self._over([(outputs[0][0], inputs[0])], outputs[0])
@@ -416,7 +366,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._collective("all_gather", sides.read(source), sides.parts(targets), (None, _sizes(targets)))
             for targets, source in zip(outputs, inputs)
         ]
-        return self._start(calls, outputs[0], sides)
+        return self._start(calls, outputs[0], sides, opts)
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
         # Here outputs[r] has the tensors of rank r.
@@ -426,7 +376,6 @@ class ProcessGroup(dist.ProcessGroup):
         return self.all_gather_single_coalesced([output], [source], opts)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        del opts
         sides = _Sides()
         if self.size() == 1:
             return self._over(list(zip(outputs, inputs)), outputs)
@@ -434,7 +383,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._collective("all_gather", sides.read(source), sides.write(target))
             for target, source in zip(outputs, inputs)
         ]
-        return self._start(calls, outputs, sides)
+        return self._start(calls, outputs, sides, opts)
 
     def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
         sides, root = _Sides(), opts.rootRank
@@ -443,7 +392,7 @@ class ProcessGroup(dist.ProcessGroup):
         targets = outputs[0] if root == self.rank() else []
         place = sides.parts(targets) if targets else None
         call = self._collective("gather", sides.read(inputs[0]), place, root=root)
-        return self._start([call], targets, sides)
+        return self._start([call], targets, sides, opts)
 
     def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any) -> dist.Work:
         sides, root = _Sides(), opts.rootRank
@@ -451,16 +400,15 @@ class ProcessGroup(dist.ProcessGroup):
             return self._over([(outputs[0], inputs[0][0])], outputs)
         source = _joined(inputs[0]) if root == self.rank() else None
         call = self._collective("scatter", source, sides.write(outputs[0]), root=root)
-        return self._start([call], outputs, sides)
+        return self._start([call], outputs, sides, opts)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        del opts
         sides = _Sides()
         if self.size() == 1:
             return self._over([(outputs[0], inputs[0])], outputs)
         counts = [tuple(tensor.numel() for tensor in _real(tensors)) for tensors in (inputs, outputs)]
         call = self._collective("all_to_all", _joined(inputs), sides.parts(outputs), counts)
-        return self._start([call], outputs, sides)
+        return self._start([call], outputs, sides, opts)
 
     def all_to_all_single(
         self,
@@ -470,7 +418,6 @@ class ProcessGroup(dist.ProcessGroup):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> dist.Work:
-        del opts
         sides = _Sides()
         if self.size() == 1:
             return self._over([(output, source)], [output])
@@ -479,7 +426,7 @@ class ProcessGroup(dist.ProcessGroup):
             _rows(output, output_split_sizes, self.size()),
         )
         call = self._collective("all_to_all", sides.read(source), sides.write(output), counts)
-        return self._start([call], [output], sides)
+        return self._start([call], [output], sides, opts)
 
     # Before PyTorch 2.13 these had other names.
     _allgather_base = all_gather_single
@@ -491,13 +438,21 @@ class ProcessGroup(dist.ProcessGroup):
     # The rest.
 
     def barrier(self, opts: Any = None) -> dist.Work:
-        del opts
-        return self.allreduce([torch.zeros(1)])
+        return self._barrier(opts, "barrier")
 
-    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all; the text of a time-out names who is missing, by cluster.stall_timeout."""
+    def _barrier(self, opts, what):
+        sides, tensor = _Sides(), torch.zeros(1)
+        if self.size() == 1:
+            return self._over((), [tensor])
+        return self._start([self._reduction(tensor, sides, ReduceOp.Sum)], [tensor], sides, opts, what)
+
+    def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all; the text of a time-out names who is missing."""
         del wait_all_ranks
-        self.barrier(opts).wait()
+        opts = dist.BarrierOptions()
+        if timeout is not None:
+            opts.timeout = timeout
+        self._barrier(opts, "monitoredBarrier").wait()
 
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
         sides = _Sides()
@@ -551,7 +506,7 @@ def _is_told():
 
 
 def _create(options, _):
-    """Return the process group that PyTorch is about to make. The time-outs are the job's, cluster.stall_timeout."""
+    """Return the process group that PyTorch is about to make."""
     rank, size, store = options.group_rank, options.group_size, options.store
     if not _basics.is_initialized():
         if size == 1 or _is_told():
@@ -561,13 +516,13 @@ def _create(options, _):
     if size == 1:
         return ProcessGroup(rank, size)
     if dist.is_initialized():
-        return ProcessGroup(rank, size, _open_group(store, rank, options.global_ranks_in_group))
+        return ProcessGroup(rank, size, _open_group(store, rank, options.global_ranks_in_group), options)
     if (_basics.size(), _basics.rank()) != (size, rank):
         raise RuntimeError(
             f"init_process_group() has {size} ranks, of which this process is number {rank}, and the job of byteps "
             f"{_basics.size()} workers, of which it is number {_basics.rank()}; they must be the same"
         )
-    return ProcessGroup(rank, size)
+    return ProcessGroup(rank, size, 0, options)
 
 
 def _open_group(store, rank, ranks):
@@ -597,7 +552,7 @@ def _meet(url, timeout=datetime.timedelta(minutes=5), **_):
         text = f"{store.port} {store.host}".encode()
         place[: len(text)] = text
     memory = torch.tensor(list(place), dtype=torch.uint8)
-    Handle(start(_bps.broadcast, _memory.memory(memory), None, None, 0, 0), None).wait()
+    start(_bps.broadcast, _memory.memory(memory), None, None, 0, 0).wait()
     port, host = bytes(memory.tolist()).rstrip(b"\0").decode().split()
     yield store or dist.TCPStore(host, int(port), size, False, timeout), rank, size
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of torch.distributed, over BytePS: `torch_distributed.py NAME`, started by torchrun or by "spawn" itself."""
 
+import datetime
 import math
 import os
 import sys
@@ -132,6 +133,15 @@ def operations():
     dist.barrier()
 
 
+def refuses(call, text):
+    try:
+        call()
+    except RuntimeError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError("no error")
+
+
 def errors():
     rank, size = dist.get_rank(), dist.get_world_size()
     try:
@@ -154,6 +164,26 @@ def errors():
             raise AssertionError("no error")
     future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
     assert future.then(lambda done: done.value()[0] + 1).wait().eq(size + 1).all()
+
+
+def time_outs():
+    """Rank 1 does not join: the others hear which operation of which group that was, and go on with other groups."""
+    second = datetime.timedelta(seconds=1)
+    hasty = dist.new_group(timeout=second, group_desc="the hasty")
+    patient = dist.new_group(timeout=1000 * second)
+    late = dist.new_group(timeout=second)
+    if dist.get_rank() != 1:
+        work = dist.all_reduce(torch.ones(3), group=patient, async_op=True)
+        refuses(lambda: work.wait(second / 100), "did not end within the timeout of 0.01 s for wait(); it goes on")
+        refuses(lambda: dist.barrier(hasty), f"(the hasty) of {dist.get_world_size()} ranks cannot be used any more")
+        refuses(lambda: dist.all_reduce(torch.ones(3), group=hasty), "timed out in barrier")
+        future = dist.all_reduce(torch.ones(3), group=late, async_op=True).get_future()
+        refuses(future.wait, "timed out in all_reduce, which did not end within the timeout of 1 s")
+    dist.barrier()
+    if dist.get_rank() == 1:
+        work = dist.all_reduce(torch.ones(3), group=patient, async_op=True)
+    work.wait()
+    assert work.result()[0].eq(dist.get_world_size()).all()
 
 
 def groups():
@@ -311,7 +341,7 @@ def pipeline():
 
 
 def all_of_them():
-    for each in (operations, errors, groups, messages, ddp, uneven, zero, fsdp, meshes, pipeline):
+    for each in (operations, errors, time_outs, groups, messages, ddp, uneven, zero, fsdp, meshes, pipeline):
         each()
 
 
