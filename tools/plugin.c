@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plugin.c - `byteps plugin list` shows what the plugin directories hold, without running any of it;
- * `byteps plugin info` opens one plugin and shows its options; `byteps plugin new` begins one.
+ * `byteps plugin info` opens one plugin and shows its options; `byteps plugin new` begins one, and
+ * `byteps plugin check` tests one.
  */
 #include <getopt.h>
 #include <jansson.h>
@@ -11,6 +12,7 @@
 #include "base/array.h"
 #include "conf/option.h"
 #include "plugin/registry.h"
+#include "tools/check/command.h"
 #include "tools/cmd.h"
 #include "tools/plugin_new.h"
 #include "tools/plugin_serves.h"
@@ -20,6 +22,8 @@ static const char help_text[] =
     "Usage: byteps plugin list [--json]\n"
     "       byteps plugin info NAME [--kind KIND] [--json]\n"
     "       byteps plugin new KIND NAME\n"
+    "       byteps plugin check NAME|FILE [--kind KIND] [--set OPTION=VALUE]...\n"
+    "                           [--only TEXT] [--limit SECONDS] [--json]\n"
     "\n"
     "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the\n"
     "plugin directory, and why one of them would be refused; of a framework binding,\n"
@@ -27,10 +31,15 @@ static const char help_text[] =
     "has. It runs none of their code. info opens one plugin and shows its options.\n"
     "new makes the folder NAME with a small plugin that works, its test, a sample\n"
     "configuration and a Makefile for: make && make check && make install\n"
+    "check runs the conformance suite of the plugin's kind, each test in a process of\n"
+    "its own, and prints TAP; the exit status is 1 if a test has failed.\n"
     "\n"
     "      --kind KIND        transport, reducer, compressor, stage, launcher or\n"
     "                         framework; needed where several have this name\n"
     "      --json             print JSON\n"
+    "      --set OPTION=VALUE for check: an option of the plugin; may be repeated\n"
+    "      --only TEXT        for check: tests with TEXT in their names\n"
+    "      --limit SECONDS    for check: what a test may take (default: 10)\n"
     "      --help             print this\n";
 /* clang-format on */
 
@@ -38,6 +47,8 @@ struct request {
     const char *name; /* of `info`; NULL: `list` */
     uint32_t kind;    /* 0: any */
     bool json;
+    struct bps_check_request check; /* what only `check` takes */
+    const char *set[32];
 };
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
@@ -342,11 +353,21 @@ static int info(const struct request *request)
 
 /* ---- the command line --------------------------------------------------------------------------------- */
 
+static bool take_limit(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= 1 && *out <= 3600;
+}
+
 static int parse(int argc, char **argv, struct request *out, bool *help)
 {
     static const struct option options[] = {
         {"kind", required_argument, NULL, 'k'},
         {"json", no_argument, NULL, 'j'},
+        {"set", required_argument, NULL, 's'},
+        {"only", required_argument, NULL, 'o'},
+        {"limit", required_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -367,6 +388,20 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
         case 'j':
             out->json = true;
             break;
+        case 's':
+            if (out->check.nset == sizeof out->set / sizeof *out->set) {
+                return bps_cmd_usage("plugin", "--set is given more than %zu times", out->check.nset);
+            }
+            out->set[out->check.nset++] = optarg;
+            break;
+        case 'o':
+            out->check.only = optarg;
+            break;
+        case 'l':
+            if (!take_limit(optarg, &out->check.limit)) {
+                return bps_cmd_usage("plugin", "--limit takes seconds, 1 to 3600, found '%s'", optarg);
+            }
+            break;
         case 'h':
             *help = true;
             return 0;
@@ -377,8 +412,24 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
     return 0;
 }
 
+static int check(int count, char **rest, struct request *request)
+{
+    if (count != 1) {
+        return bps_cmd_usage("plugin", "check takes the name or the file of one plugin, found %d", count);
+    }
+    request->check.plugin = rest[0];
+    request->check.kind = request->kind;
+    request->check.json = request->json;
+    request->check.set = request->set;
+    return bps_plugin_check(&request->check);
+}
+
 static int dispatch(const char *word, int count, char **rest, struct request *request)
 {
+    bool plain = request->check.nset == 0 && request->check.only == NULL;
+    if (!plain && strcmp(word, "check") != 0) {
+        return bps_cmd_usage("plugin", "%s takes neither --set nor --only", word);
+    }
     if (strcmp(word, "list") == 0) {
         if (count > 0 || request->kind) {
             return count > 0 ? bps_cmd_usage("plugin", "list takes no argument '%s'", rest[0])
@@ -399,12 +450,15 @@ static int dispatch(const char *word, int count, char **rest, struct request *re
         }
         return bps_plugin_new(rest[0], rest[1]);
     }
-    return bps_cmd_usage("plugin", "unknown command '%s'; expected list, info or new", word);
+    if (strcmp(word, "check") == 0) {
+        return check(count, rest, request);
+    }
+    return bps_cmd_usage("plugin", "unknown command '%s'; expected list, info, new or check", word);
 }
 
 int bps_cmd_plugin(int argc, char **argv)
 {
-    struct request request = {0};
+    struct request request = {.check = {.limit = 10}};
     bool help = false;
     int result = parse(argc, argv, &request, &help);
 
@@ -416,7 +470,7 @@ int bps_cmd_plugin(int argc, char **argv)
         return bps_cmd_finish("plugin", 0);
     }
     if (optind == argc) {
-        return bps_cmd_usage("plugin", "no command given; expected list, info or new");
+        return bps_cmd_usage("plugin", "no command given; expected list, info, new or check");
     }
     return dispatch(argv[optind], argc - optind - 1, argv + optind + 1, &request);
 }

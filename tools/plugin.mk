@@ -11,6 +11,7 @@
 #   CHECK_PROGRAM  a program of that command that is made of one file in C, with libbyteps
 #   CHECK_OPTIONS  further options of `byteps run` for it
 #
+# `make check` runs the conformance suite of the kind, `byteps plugin check`, and then a job with the plugin.
 # make, make check, make install, make uninstall, make clean. CC, CFLAGS, DESTDIR, plugindir and so on are as usual.
 
 PKG_CONFIG ?= pkg-config
@@ -39,7 +40,9 @@ endif
 
 # The plugin of this folder goes before an installed one.
 check: $(PLUGIN).so $(CHECK_PROGRAM)
-	$(byteps_here) plugin info $(plugin_name) --kind $(plugin_kind)
+ifneq ($(plugin_kind),framework)
+	$(byteps_here) plugin check ./$(PLUGIN).so
+endif
 	$(byteps_here) run -n 2 -s 1 --conf $(plugin_name).conf $(CHECK_OPTIONS) -- $(CHECK)
 
 install: $(PLUGIN).so

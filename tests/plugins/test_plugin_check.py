@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteps plugin check`: a plugin without faults passes, and each fault is found by the test that is there for it."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import modules
+
+# Fault of stage_faulty.c: (test that finds it, words of what it tells)
+STAGE = {
+    "OPEN_LEAKS": ("open and close, many", "leaks bytes of memory"),
+    "OPEN_LEAKS_DESCRIPTOR": ("open and close, many", "leaks descriptors"),
+    "OPEN_LEAKS_THREAD": ("open and close, many", "leaks"),
+    "OPEN_LEAKS_WITHOUT_MEMORY": ("open without memory", "leaks bytes of memory"),
+    "OPEN_TRUSTS_MALLOC": ("open without memory", "open whose allocation 1 fails: ended by signal 11"),
+    "OPEN_RETURNS_ONE": ("open and close of two", "open returns 1; allowed are BPS_OK and BPS_ERR_*"),
+    "OPEN_SAYS_NOTHING": ("open and close of two", "without a text in the report"),
+    "OPEN_EXITS": ("open and close of two", "ended the process with status 0"),
+    "OPEN_HANGS": ("open and close of two", "has not ended within 1 s"),
+    "OPEN_PRINTS": ("open and close of two", 'prints to standard output, which is the application\'s: "hello'),
+    "OPTION_CRASHES": ("options", "open with level = 9: ended by signal 6"),
+    "OPTION_WITHOUT_HELP": ("options", "option 'level': it has no help"),
+    "SECOND_INSTANCE": ("open and close of two", "close of the first of two instances: ended by signal 6"),
+    "DESCRIBE_IGNORES_ROOM": ("describe", "with room for 1 bytes: the text has no end"),
+    "DESCRIBE_TWO_LINES": ("describe", "is not one line"),
+    "QUERY_NO_OPS": ("query", "its field `ops` is 0"),
+    "QUERY_UNKNOWN_TYPE": ("query", "its field `dtypes` is 0x80000001; allowed are the bits of 0xfff"),
+    "QUERY_EXECUTOR": ("query", "its field `executor` is 7"),
+    "QUERY_UNSET": ("query", "does not set every field"),
+    "BIND_RETURNS_SEVEN": ("bind", "bind, sum of float32, 1000 elements: it returns 7"),
+    "BIND_LEAKS": ("bind", "leaks bytes of memory"),
+    "RUN_BEYOND": ("all of dst", "touches memory 1 bytes beyond the end of dst, which has 4 bytes"),
+    "RUN_BEFORE": ("all of dst", "touches memory 4 bytes before dst"),
+    "RUN_READS_BEYOND": ("all of dst", "touches memory 1 bytes beyond the end of src"),
+    "RUN_SHORT": ("all of dst", "it has not written byte 0 of dst"),
+    "RUN_WRITES_SRC": ("all of dst", "writes to byte 0 of src, which it may only read"),
+    "RUN_FAILS": ("all of dst", "without a text in the report"),
+    "RUN_NOT_IN_PLACE": ("in place", "its result differs from that with another dst"),
+    "RUN_LEAKS": ("left behind", "leaks bytes of memory"),
+    "RUN_SHARES": ("threads", "results differ from those of one thread"),
+    "RUN_TRAPS_NAN": ("NaN", "ended by signal 6"),
+    "RUN_RETURNS_THREE": ("all of dst", "it returns 3; allowed are BPS_OK, BPS_INPROGRESS and BPS_ERR_*"),
+    "RUN_LATER_IN_POOL": ("all of dst", "only a stage with BPS_EXECUTOR_IO may"),
+    "DONE_AND_OK": ("done and cancel", "it has called done, and returns 0"),
+    "DONE_TWICE": ("done and cancel", "it calls done twice for a task"),
+    "DONE_NEVER": ("done and cancel", "not called done within 1 s"),
+    "DONE_POSITIVE": ("done and cancel", "it calls done with status 3"),
+    "CANCEL_FORGETS": ("done and cancel", "after cancel of some tasks"),
+}
+
+
+class PluginCheck(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp()
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir)
+
+    def check(self, *words):
+        return subprocess.run(["byteps", "plugin", "check", *words], capture_output=True, text=True)
+
+    def build(self, source, fault):
+        kind = source.partition("_")[0]
+        path = os.path.join(self.dir, f"{kind}_faulty.so")
+        return modules.build(os.path.join(modules.HERE, source), path, {"FAULT": fault}, ["-lpthread", "-lm"])
+
+    def find_faults(self, source, faults):
+        for fault, (test, words) in faults.items():
+            with self.subTest(fault=fault):
+                result = self.check(self.build(source, fault), "--only", test, "--limit", "1")
+                self.assertEqual(result.returncode, 1, result)
+                self.assertIn("not ok", result.stdout)
+                self.assertIn(words, result.stdout)
+
+    def pass_all(self, path):
+        result = self.check(path)
+        self.assertEqual(result.returncode, 0, result)
+        self.assertNotIn("not ok", result.stdout)
+        return result.stdout
+
+    def test_stage(self):
+        self.pass_all(self.build("stage_faulty.c", "NONE"))
+        self.find_faults("stage_faulty.c", STAGE)
+
+    def test_examples(self):
+        for name in ("clip", "nanguard"):
+            self.pass_all(modules.build_example(name, self.dir))
+        self.pass_all(modules.build(os.path.join(modules.HERE, "stage_later.c"), f"{self.dir}/stage_later.so"))
+
+    def test_json(self):
+        found = json.loads(self.check(self.build("stage_faulty.c", "QUERY_NO_OPS"), "--json").stdout)
+        self.assertEqual((found["kind"], found["name"], found["failed"] > 0), ("stage", "faulty", True))
+        query = next(test for test in found["tests"] if test["test"] == "query")
+        self.assertEqual(query["result"], "failed")
+        self.assertIn("`ops` is 0", query["text"])
+
+    def test_wrong_words(self):
+        for words, text in (
+            (("nothing_like_it",), "there is no plugin 'nothing_like_it'"),
+            (("./nothing.so",), "./nothing.so: cannot be read"),
+            ((modules.HERE + "/modules.py",), "modules.py: "),
+            (("cpu", "--limit", "0"), "--limit takes seconds"),
+            (("cpu", "--only", "no such test"), "no test of a reducer has 'no such test' in its name"),
+            (("cpu", "--set", "level"), "--set takes OPTION=VALUE"),
+            ((), "check takes the name or the file of one plugin"),
+        ):
+            with self.subTest(words=words):
+                result = self.check(*words)
+                self.assertGreater(result.returncode, 0)
+                self.assertIn(text, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
