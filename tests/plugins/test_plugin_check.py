@@ -52,6 +52,33 @@ STAGE = {
     "CANCEL_FORGETS": ("done and cancel", "after cancel of some tasks"),
 }
 
+COMPRESSOR = {
+    "BOUND_NOTHING": ("bound", "it codes neither"),
+    "BOUND_SHRINKS": ("bound", "it returns 408, and 804 for one element less"),
+    "ENCODE_OVER_BOUND": ("within their memory", "it returns 9; allowed are 1 to 8, its bound"),
+    "ENCODE_NO_BYTES": ("within their memory", "it returns 0; allowed are 1 to 8"),
+    "ENCODE_BEYOND": ("within their memory", "encode, float32, 1 elements: touches memory 1 bytes beyond the end of dst"),
+    "ENCODE_READS_BEYOND": ("within their memory", "touches memory 1 bytes beyond the end of src"),
+    "ENCODE_WRITES_SRC": ("within their memory", "writes to byte 0 of src, which it may only read"),
+    "ENCODE_DIFFERS": ("same bytes", "other bytes of the same elements"),
+    "ENCODE_LEAVES_OUT": ("same bytes", "leaves some unwritten"),
+    "ENCODE_SHARES": ("threads", "results differ from those of one thread"),
+    "ENCODE_LEAKS": ("left behind", "leaks bytes of memory"),
+    "ENCODE_HIDES_NAN": ("stay visible", "an overflow must stay visible"),
+    "ENCODE_NEEDS_ELEMENTS": ("no elements", "encode, float32, 0 elements: ended by signal 6"),
+    "DECODE_BEYOND": ("within their memory", "decode, float32, 1 elements: touches memory 1 bytes beyond the end of dst"),
+    "DECODE_READS_BEYOND": ("within their memory", "touches memory 1 bytes beyond the end of src"),
+    "DECODE_SHORT": ("within their memory", "it has not written byte 0 of dst"),
+    "DECODE_REFUSES": ("within their memory", "for what encode has made"),
+    "DECODE_DIVIDES": ("zeros", "where all were 0"),
+    "DECODE_OVERFLOWS": ("within their memory", "of elements that are all finite"),
+    "DECODE_DIVERGES": ("error feedback", "are not finite any more"),
+    "DECODE_TRUSTS_NUMBER": ("mutated", "touches memory"),
+    "DECODE_TRUSTS_LENGTH": ("cut", "touches memory"),
+    "DECODE_OTHER_STATUS": ("cut", "it returns -1 for foreign bytes"),
+    "ADD_SETS": ("is added", "what stood there and what decode makes"),
+}
+
 
 class PluginCheck(unittest.TestCase):
     @classmethod
@@ -87,6 +114,10 @@ class PluginCheck(unittest.TestCase):
     def test_stage(self):
         self.pass_all(self.build("stage_faulty.c", "NONE"))
         self.find_faults("stage_faulty.c", STAGE)
+
+    def test_compressor(self):
+        self.pass_all(self.build("compressor_faulty.c", "NONE"))
+        self.find_faults("compressor_faulty.c", COMPRESSOR)
 
     def test_examples(self):
         for name in ("clip", "nanguard"):

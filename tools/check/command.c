@@ -103,6 +103,8 @@ static const struct bps_check_test *tests_of(uint32_t kind)
     switch (kind) {
     case BPS_KIND_STAGE:
         return bps_check_stage;
+    case BPS_KIND_COMPRESSOR:
+        return bps_check_compressor;
     default:
         return none;
     }

@@ -51,9 +51,14 @@ void bps_check_skip(struct bps_check *check, const char *format, ...)
 
 void bps_check_note(struct bps_check *check, const char *format, ...)
 {
+    size_t used = strlen(check->page->text);
     va_list args;
     va_start(args, format);
-    tell(check, BPS_CHECK_RUNNING, format, args);
+    if (used > 0 && used + 2 < sizeof check->page->text) {
+        memcpy(check->page->text + used, "; ", 3);
+        used += 2;
+    }
+    vsnprintf(check->page->text + used, sizeof check->page->text - used, format, args);
     va_end(args);
 }
 

@@ -454,7 +454,7 @@ static void cancel_task(struct bound *bound, size_t count)
         }
         free_pair(&pairs[i]);
     }
-    bps_check_note(bound->check, "%s answers later", later > 0 ? "it" : "it never");
+    bps_check_note(bound->check, "%s: %u of %d tasks were answered later", bound->at, later, TASKS);
 }
 
 static void check_later(struct bps_check *check)
