@@ -50,13 +50,12 @@ struct block_options {
 };
 
 static const struct bps_option block_options[] = {
-    {"bits", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct block_options, bits), "8", BITS_WORDS,
-     "Bits of an element."},
-    {"block", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct block_options, block), "256", "32..2048",
-     "Elements that share a scale, a power of two."},
-    {"stochastic", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct block_options, stochastic), "false", NULL,
-     "Round up or down by chance, so that the mean stays what it was; else to nearest."},
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct block_options, isa), "auto", ISA_WORDS, ISA_HELP},
+    BPS_OPTION(struct block_options, bits, CHOICE, BPS_OPT_AGREE, "8", BITS_WORDS, "Bits of an element."),
+    BPS_OPTION(struct block_options, block, INT, BPS_OPT_AGREE, "256", "32..2048",
+               "Elements that share a scale, a power of two."),
+    BPS_OPTION(struct block_options, stochastic, BOOL, BPS_OPT_AGREE, "false", NULL,
+               "Round up or down by chance, so that the mean stays what it was; else to nearest."),
+    BPS_OPTION(struct block_options, isa, CHOICE, 0, "auto", ISA_WORDS, ISA_HELP),
     {0},
 };
 

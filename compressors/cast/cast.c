@@ -42,11 +42,10 @@ struct cast_options {
 };
 
 static const struct bps_option cast_options[] = {
-    {"to", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct cast_options, to), "bfloat16", CAST_WORDS,
-     "What elements become."},
-    {"block", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct cast_options, block), "256", "32..2048",
-     "Elements that share a scale, a power of two; 16 bits need none."},
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct cast_options, isa), "auto", ISA_WORDS, ISA_HELP},
+    BPS_OPTION(struct cast_options, to, CHOICE, BPS_OPT_AGREE, "bfloat16", CAST_WORDS, "What elements become."),
+    BPS_OPTION(struct cast_options, block, INT, BPS_OPT_AGREE, "256", "32..2048",
+               "Elements that share a scale, a power of two; 16 bits need none."),
+    BPS_OPTION(struct cast_options, isa, CHOICE, 0, "auto", ISA_WORDS, ISA_HELP),
     {0},
 };
 

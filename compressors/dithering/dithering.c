@@ -55,15 +55,15 @@ struct dithering_options {
 #define NATURAL_LIMIT 30 /* levels: the original's are numbers of 32 bits */
 
 static const struct bps_option dithering_options[] = {
-    {"levels", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct dithering_options, levels), "127", "1..32767",
-     "Levels above zero; with partition = \"natural\" at most 30."},
-    {"partition", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct dithering_options, partition), "linear",
-     PARTITION_WORDS, "Levels have equal distances, or each is twice the one below."},
-    {"normalize", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct dithering_options, normalize), "max", "max|l2",
-     "The highest level: the largest magnitude of a slice, or its length as a vector."},
-    {"compat", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct dithering_options, compat), "false", NULL,
-     "Levels as the original BytePS finds them, with its generator, seeded alike on all workers; slower."},
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct dithering_options, isa), "auto", ISA_WORDS, ISA_HELP},
+    BPS_OPTION(struct dithering_options, levels, INT, BPS_OPT_AGREE, "127", "1..32767",
+               "Levels above zero; with partition = \"natural\" at most 30."),
+    BPS_OPTION(struct dithering_options, partition, CHOICE, BPS_OPT_AGREE, "linear", PARTITION_WORDS,
+               "Levels have equal distances, or each is twice the one below."),
+    BPS_OPTION(struct dithering_options, normalize, CHOICE, BPS_OPT_AGREE, "max", "max|l2",
+               "The highest level: the largest magnitude of a slice, or its length as a vector."),
+    BPS_OPTION(struct dithering_options, compat, BOOL, BPS_OPT_AGREE, "false", NULL,
+               "Levels as the original BytePS finds them, with its generator, seeded alike on all workers; slower."),
+    BPS_OPTION(struct dithering_options, isa, CHOICE, 0, "auto", ISA_WORDS, ISA_HELP),
     {0},
 };
 

@@ -23,10 +23,10 @@ struct lossless_options {
 };
 
 static const struct bps_option lossless_options[] = {
-    {"method", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct lossless_options, method), "zstd", CODER_WORDS,
-     "The library that codes bytes."},
-    {"level", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct lossless_options, level), "1", "1..19",
-     "How hard it tries; lz4 has 12 levels."},
+    BPS_OPTION(struct lossless_options, method, CHOICE, BPS_OPT_AGREE, "zstd", CODER_WORDS,
+               "The library that codes bytes."),
+    BPS_OPTION(struct lossless_options, level, INT, BPS_OPT_AGREE, "1", "1..19",
+               "How hard it tries; lz4 has 12 levels."),
     {0},
 };
 

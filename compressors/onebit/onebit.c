@@ -41,9 +41,9 @@ struct onebit_options {
 };
 
 static const struct bps_option onebit_options[] = {
-    {"scaling", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct onebit_options, scaling), "true", NULL,
-     "Elements become the mean magnitude of their slice with their sign; false: 1 or -1."},
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct onebit_options, isa), "auto", ISA_WORDS, ISA_HELP},
+    BPS_OPTION(struct onebit_options, scaling, BOOL, BPS_OPT_AGREE, "true", NULL,
+               "Elements become the mean magnitude of their slice with their sign; false: 1 or -1."),
+    BPS_OPTION(struct onebit_options, isa, CHOICE, 0, "auto", ISA_WORDS, ISA_HELP),
     {0},
 };
 

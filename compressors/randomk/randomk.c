@@ -36,13 +36,15 @@ struct randomk_options {
 };
 
 static const struct bps_option randomk_options[] = {
-    {"k", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct randomk_options, k), "0.01", "0..", KEPT_HELP},
-    {"independent", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, independent), "false", NULL,
-     "Each worker and the server draws other elements; false: all the same ones."},
-    {"unbiased", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, unbiased), "false", NULL,
-     "Elements are multiplied, so that their mean over all draws is right; not with feedback, which does that."},
-    {"compat", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, compat), "false", NULL,
-     "As the original BytePS: drawn with replacement, not multiplied, and a part of the elements is rounded down."},
+    BPS_OPTION(struct randomk_options, k, DOUBLE, BPS_OPT_AGREE, "0.01", "0..", KEPT_HELP),
+    BPS_OPTION(struct randomk_options, independent, BOOL, BPS_OPT_AGREE, "false", NULL,
+               "Each worker and the server draws other elements; false: all the same ones."),
+    BPS_OPTION(
+        struct randomk_options, unbiased, BOOL, BPS_OPT_AGREE, "false", NULL,
+        "Elements are multiplied, so that their mean over all draws is right; not with feedback, which does that."),
+    BPS_OPTION(
+        struct randomk_options, compat, BOOL, BPS_OPT_AGREE, "false", NULL,
+        "As the original BytePS: drawn with replacement, not multiplied, and a part of the elements is rounded down."),
     {0},
 };
 

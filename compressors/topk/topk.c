@@ -48,10 +48,10 @@ struct topk_options {
 };
 
 static const struct bps_option topk_options[] = {
-    {"k", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct topk_options, k), "0.01", "0..", KEPT_HELP},
-    {"compat", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct topk_options, compat), "false", NULL,
-     "As the original BytePS: a part of the elements is rounded down."},
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct topk_options, isa), "auto", ISA_WORDS, ISA_HELP},
+    BPS_OPTION(struct topk_options, k, DOUBLE, BPS_OPT_AGREE, "0.01", "0..", KEPT_HELP),
+    BPS_OPTION(struct topk_options, compat, BOOL, BPS_OPT_AGREE, "false", NULL,
+               "As the original BytePS: a part of the elements is rounded down."),
+    BPS_OPTION(struct topk_options, isa, CHOICE, 0, "auto", ISA_WORDS, ISA_HELP),
     {0},
 };
 

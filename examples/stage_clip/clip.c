@@ -14,8 +14,8 @@ struct clip_options {
 };
 
 static const struct bps_option clip_options[] = {
-    {"limit", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct clip_options, limit), "1.0", "1e-30..1e30",
-     "Largest magnitude of an element; what is larger becomes limit or -limit."},
+    BPS_OPTION(struct clip_options, limit, DOUBLE, BPS_OPT_AGREE, "1.0", "1e-30..1e30",
+               "Largest magnitude of an element; what is larger becomes limit or -limit."),
     {0},
 };
 

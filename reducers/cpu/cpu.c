@@ -15,8 +15,8 @@ struct cpu_options {
 };
 
 static const struct bps_option cpu_options[] = {
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct cpu_options, isa), "auto", CPU_ISA_WORDS,
-     "Instruction set of the kernels; auto takes the best that this CPU has. All give the same results."},
+    BPS_OPTION(struct cpu_options, isa, CHOICE, 0, "auto", CPU_ISA_WORDS,
+               "Instruction set of the kernels; auto takes the best that this CPU has. All give the same results."),
     {0},
 };
 

@@ -31,7 +31,7 @@ struct options {
 };
 
 static const struct bps_option options[] = {
-    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct options, isa), "auto", "auto|baseline", "Instruction set."},
+    BPS_OPTION(struct options, isa, CHOICE, 0, "auto", "auto|baseline", "Instruction set."),
     {0},
 };
 

@@ -29,11 +29,10 @@ struct options {
 enum { KERNELS, ENCODE, DECODE, DECODE_ADD, BIND, RUN, DONE, EXECUTOR, OPS };
 
 static const struct bps_option options[] = {
-    {"at", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct options, at), "kernels",
-     "kernels|encode|decode|decode_add|bind|run|done|executor|ops", "The callback."},
-    {"value", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct options, value), "0", NULL, "What it returns."},
-    {"first", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct options, first), "0", NULL,
-     "Of the slices for which it does."},
+    BPS_OPTION(struct options, at, CHOICE, BPS_OPT_AGREE, "kernels",
+               "kernels|encode|decode|decode_add|bind|run|done|executor|ops", "The callback."),
+    BPS_OPTION(struct options, value, INT, BPS_OPT_AGREE, "0", NULL, "What it returns."),
+    BPS_OPTION(struct options, first, DOUBLE, BPS_OPT_AGREE, "0", NULL, "Of the slices for which it does."),
     {0},
 };
 

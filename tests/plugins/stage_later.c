@@ -15,8 +15,8 @@ struct later_options {
 };
 
 static const struct bps_option later_options[] = {
-    {"delay", BPS_OPT_TIME, 0, offsetof(struct later_options, delay), "5 ms", NULL, "How long a task is kept."},
-    {"limit", BPS_OPT_INT, 0, offsetof(struct later_options, limit), "1000000", "0..1000000", "Elements that pass."},
+    BPS_OPTION(struct later_options, delay, TIME, 0, "5 ms", NULL, "How long a task is kept."),
+    BPS_OPTION(struct later_options, limit, INT, 0, "1000000", "0..1000000", "Elements that pass."),
     {0},
 };
 

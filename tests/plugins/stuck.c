@@ -22,11 +22,11 @@ struct options {
 enum { OPEN, CLOSE, BIND, RUN, ENCODE, DECODE, FOLD };
 
 static const struct bps_option options[] = {
-    {"at", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct options, at), "open",
-     "open|close|bind|run|encode|decode|fold", "The callback."},
-    {"how", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct options, how), "hang", "hang|fault|abort|exit|silence",
-     "What it does; silence: it says that it answers later."},
-    {"pool", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct options, pool), "no", NULL, "Whether others run it."},
+    BPS_OPTION(struct options, at, CHOICE, BPS_OPT_AGREE, "open", "open|close|bind|run|encode|decode|fold",
+               "The callback."),
+    BPS_OPTION(struct options, how, CHOICE, BPS_OPT_AGREE, "hang", "hang|fault|abort|exit|silence",
+               "What it does; silence: it says that it answers later."),
+    BPS_OPTION(struct options, pool, BOOL, BPS_OPT_AGREE, "no", NULL, "Whether others run it."),
     {0},
 };
 

@@ -447,7 +447,7 @@ struct options {
 };
 
 static const struct bps_option options[] = {
-    {"local", BPS_OPT_BOOL, 0, offsetof(struct options, local), "false", NULL, "Between processes of a host."},
+    BPS_OPTION(struct options, local, BOOL, 0, "false", NULL, "Between processes of a host."),
     {0},
 };
 

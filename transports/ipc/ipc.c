@@ -3,23 +3,23 @@
 #include "ipc.h"
 
 static const struct bps_option options[] = {
-    {"copy", BPS_OPT_CHOICE, 0, offsetof(struct ipc_options, copy), "auto", "auto|process_vm|arena|ring",
-     "How large payloads travel. auto: in place if they lie in shared regions, else up to 2 MiB through "
-     "a shared arena while it has room, else by process_vm_readv if the kernel permits it, else through the "
-     "arena. The others: that way only; ring: in pieces."},
-    {"inline_bytes", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, inline_bytes), "16 KiB", "0..1 MiB",
-     "Payloads up to this size are copied through the ring; at most a quarter of it."},
-    {"ring", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, ring), "64 KiB", "16 KiB..16 MiB",
-     "Bytes of the ring of each direction of a channel, a power of two."},
-    {"arena", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, arena), "16 MiB", "0..1 GiB",
-     "Bytes of the shared arena of a channel, made when it is needed first; 0: none."},
-    {"window", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, window), "64 MiB", "64 KiB..16 GiB",
-     "Bytes that are shown to a peer before it has come to them: with less, urgent frames overtake sooner."},
-    {"timeout", BPS_OPT_TIME, 0, offsetof(struct ipc_options, timeout), "10 s", "100 ms..1 h",
-     "Time that a peer has to answer when a channel begins."},
-    {"ptracer", BPS_OPT_BOOL, 0, offsetof(struct ipc_options, ptracer), "no", NULL,
-     "Where Yama's ptrace_scope is 1, let all processes of this user reach the memory of this one, so that "
-     "process_vm_readv works."},
+    BPS_OPTION(struct ipc_options, copy, CHOICE, 0, "auto", "auto|process_vm|arena|ring",
+               "How large payloads travel. auto: in place if they lie in shared regions, else up to 2 MiB through "
+               "a shared arena while it has room, else by process_vm_readv if the kernel permits it, else through the "
+               "arena. The others: that way only; ring: in pieces."),
+    BPS_OPTION(struct ipc_options, inline_bytes, SIZE, 0, "16 KiB", "0..1 MiB",
+               "Payloads up to this size are copied through the ring; at most a quarter of it."),
+    BPS_OPTION(struct ipc_options, ring, SIZE, 0, "64 KiB", "16 KiB..16 MiB",
+               "Bytes of the ring of each direction of a channel, a power of two."),
+    BPS_OPTION(struct ipc_options, arena, SIZE, 0, "16 MiB", "0..1 GiB",
+               "Bytes of the shared arena of a channel, made when it is needed first; 0: none."),
+    BPS_OPTION(struct ipc_options, window, SIZE, 0, "64 MiB", "64 KiB..16 GiB",
+               "Bytes that are shown to a peer before it has come to them: with less, urgent frames overtake sooner."),
+    BPS_OPTION(struct ipc_options, timeout, TIME, 0, "10 s", "100 ms..1 h",
+               "Time that a peer has to answer when a channel begins."),
+    BPS_OPTION(struct ipc_options, ptracer, BOOL, 0, "no", NULL,
+               "Where Yama's ptrace_scope is 1, let all processes of this user reach the memory of this one, so that "
+               "process_vm_readv works."),
     {0},
 };
 

@@ -3,35 +3,36 @@
 #include "tcp.h"
 
 static const struct bps_option options[] = {
-    {"interface", BPS_OPT_LIST, 0, offsetof(struct tcp_options, interface), "", NULL,
-     "Network interfaces, each by its name, its address or a subnet such as 10.0.0.0/24. Several, each in a subnet of "
-     "its own, carry the bytes together: shards listen on all of them, and each has a connection to each peer. "
-     "Empty: as the routes say."},
-    {"host", BPS_OPT_STRING, 0, offsetof(struct tcp_options, host), "", NULL,
-     "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
-     "loopback."},
-    {"streams", BPS_OPT_INT, 0, offsetof(struct tcp_options, streams), "1", "1..16",
-     "Connections to each peer, at least one for each interface."},
-    {"congestion", BPS_OPT_STRING, 0, offsetof(struct tcp_options, congestion), "auto", NULL,
-     "Congestion control, by the kernel's name for it; auto: cubic where the kernel allows it, and the "
-     "system's default on long paths that lose; empty: the system's default."},
-    {"notsent_lowat", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, notsent_lowat), "128 KiB", "0..1 GiB",
-     "Bytes that may wait unsent in the kernel before the next frame is chosen: with less, urgent frames "
-     "overtake sooner; 0: the system's default."},
-    {"send_buffer", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, send_buffer), "0", "0..1 GiB",
-     "Bytes of a socket's send buffer; 0: the kernel sizes it."},
-    {"receive_buffer", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, receive_buffer), "0", "0..1 GiB",
-     "Bytes of a socket's receive buffer; 0: the kernel sizes it."},
-    {"keepalive", BPS_OPT_TIME, 0, offsetof(struct tcp_options, keepalive), "10 s", "0..1 h",
-     "Time without traffic after which the peer's kernel is probed; 0: never."},
-    {"user_timeout", BPS_OPT_TIME, 0, offsetof(struct tcp_options, user_timeout), "20 s", "0..1 h",
-     "Time without acknowledgement, or without answer to a connection, after which the peer counts as dead; "
-     "0: the kernel decides, after many minutes."},
-    {"family", BPS_OPT_CHOICE, 0, offsetof(struct tcp_options, family), "auto", "auto|ipv4|ipv6",
-     "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
-    {"multipath", BPS_OPT_BOOL, 0, offsetof(struct tcp_options, multipath), "false", NULL,
-     "A connection uses all paths that the kernel knows (Multipath TCP, ip-mptcp(8)), and lives as long as "
-     "one of them does."},
+    BPS_OPTION(
+        struct tcp_options, interface, LIST, 0, "", NULL,
+        "Network interfaces, each by its name, its address or a subnet such as 10.0.0.0/24. Several, each in a subnet "
+        "of its own, carry the bytes together: shards listen on all of them, and each has a connection to each peer. "
+        "Empty: as the routes say."),
+    BPS_OPTION(struct tcp_options, host, STRING, 0, "", NULL,
+               "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
+               "loopback."),
+    BPS_OPTION(struct tcp_options, streams, INT, 0, "1", "1..16",
+               "Connections to each peer, at least one for each interface."),
+    BPS_OPTION(struct tcp_options, congestion, STRING, 0, "auto", NULL,
+               "Congestion control, by the kernel's name for it; auto: cubic where the kernel allows it, and the "
+               "system's default on long paths that lose; empty: the system's default."),
+    BPS_OPTION(struct tcp_options, notsent_lowat, SIZE, 0, "128 KiB", "0..1 GiB",
+               "Bytes that may wait unsent in the kernel before the next frame is chosen: with less, urgent frames "
+               "overtake sooner; 0: the system's default."),
+    BPS_OPTION(struct tcp_options, send_buffer, SIZE, 0, "0", "0..1 GiB",
+               "Bytes of a socket's send buffer; 0: the kernel sizes it."),
+    BPS_OPTION(struct tcp_options, receive_buffer, SIZE, 0, "0", "0..1 GiB",
+               "Bytes of a socket's receive buffer; 0: the kernel sizes it."),
+    BPS_OPTION(struct tcp_options, keepalive, TIME, 0, "10 s", "0..1 h",
+               "Time without traffic after which the peer's kernel is probed; 0: never."),
+    BPS_OPTION(struct tcp_options, user_timeout, TIME, 0, "20 s", "0..1 h",
+               "Time without acknowledgement, or without answer to a connection, after which the peer counts as dead; "
+               "0: the kernel decides, after many minutes."),
+    BPS_OPTION(struct tcp_options, family, CHOICE, 0, "auto", "auto|ipv4|ipv6",
+               "Version of the Internet Protocol that names are resolved to; auto: every one they have."),
+    BPS_OPTION(struct tcp_options, multipath, BOOL, 0, "false", NULL,
+               "A connection uses all paths that the kernel knows (Multipath TCP, ip-mptcp(8)), and lives as long as "
+               "one of them does."),
     {0},
 };
 

@@ -3,49 +3,45 @@
 #include "verbs.h"
 
 static const struct bps_option options[] = {
-    {"device", BPS_OPT_LIST, 0, offsetof(struct verbs_options, device), "", NULL,
-     "RDMA devices, by their names in `ibv_devices`, each with its port behind a colon where that is not "
-     "`port`: connections leave by each of them in turn, and go on over the others when one is lost; empty: "
-     "the first one with an active port, and for connections as the routes say."},
-    {"port", BPS_OPT_INT, 0, offsetof(struct verbs_options, port), "1", "1..255", "Port of the devices."},
-    {"gid_index", BPS_OPT_INT, 0, offsetof(struct verbs_options, gid_index), "-1", "-1..1023",
-     "Row of the port's GID table, which is an address of this host with RoCE; -1: the first with an IPv4 "
-     "address "
-     "and RoCE v2, else IPv6."},
-    {"host", BPS_OPT_LIST, 0, offsetof(struct verbs_options, host), "", NULL,
-     "Own address to listen on, to connect from and to tell to others, one for each device; for InfiniBand "
-     "that "
-     "of the IPoIB interface; empty: that of the GID."},
-    {"family", BPS_OPT_CHOICE, 0, offsetof(struct verbs_options, family), "auto", "auto|ipv4|ipv6",
-     "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
-    {"traffic_class", BPS_OPT_INT, 0, offsetof(struct verbs_options, traffic_class), "0", "0..255",
-     "Traffic class of the packets (the DSCP is its upper six bits); switches and the mapping of the device "
-     "to "
-     "service levels choose queues by it."},
-    {"service_level", BPS_OPT_INT, 0, offsetof(struct verbs_options, service_level), "-1", "-1..15",
-     "Service level of the packets, which chooses a virtual lane with InfiniBand and the priority of a VLAN "
-     "with RoCE; -1: that of the route, or of the traffic class."},
-    {"ack_timeout", BPS_OPT_INT, 0, offsetof(struct verbs_options, ack_timeout), "18", "8..31",
-     "Time without acknowledgement after which packets are sent again: 4.096 us times two to this power; 18 "
-     "is "
-     "about 1 s."},
-    {"retry_count", BPS_OPT_INT, 0, offsetof(struct verbs_options, retry_count), "7", "0..7",
-     "How often they are sent again before the peer counts as dead."},
-    {"timeout", BPS_OPT_TIME, 0, offsetof(struct verbs_options, timeout), "20 s", "100 ms..1 h",
-     "Time that a peer has to answer to a connection."},
-    {"eager", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, eager), "4 KiB", "0..64 KiB",
-     "Payloads up to this size travel with their header; larger ones are read by the peer when it has room."},
-    {"block", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, block), "256 KiB", "4 KiB..4 MiB", "Bytes of one read."},
-    {"window", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, window), "1 MiB", "64 KiB..1 GiB",
-     "Bytes that a peer may be told of before it has read them: with less, urgent frames overtake sooner."},
-    {"arena", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, arena), "8 MiB", "64 KiB..16 GiB",
-     "Bytes of registered memory for payloads that arrive, and as many for those to send that lie in memory "
-     "that is not registered."},
-    {"credits", BPS_OPT_INT, 0, offsetof(struct verbs_options, credits), "16", "4..1024",
-     "Messages that may be under way from a peer: so many receive buffers are kept for it."},
-    {"device_memory", BPS_OPT_BOOL, 0, offsetof(struct verbs_options, device_memory), "true", NULL,
-     "Tensors on a GPU are read and written there, through a dma-buf, where GPU and RDMA device can do that; "
-     "false: they are copied to the host, which may be faster where the two are far apart."},
+    BPS_OPTION(struct verbs_options, device, LIST, 0, "", NULL,
+               "RDMA devices, by their names in `ibv_devices`, each with its port behind a colon where that is not "
+               "`port`: connections leave by each of them in turn, and go on over the others when one is lost; empty: "
+               "the first one with an active port, and for connections as the routes say."),
+    BPS_OPTION(struct verbs_options, port, INT, 0, "1", "1..255", "Port of the devices."),
+    BPS_OPTION(struct verbs_options, gid_index, INT, 0, "-1", "-1..1023",
+               "Row of the port's GID table, which is an address of this host with RoCE; -1: the first with an IPv4 "
+               "address and RoCE v2, else IPv6."),
+    BPS_OPTION(struct verbs_options, host, LIST, 0, "", NULL,
+               "Own address to listen on, to connect from and to tell to others, one for each device; for InfiniBand "
+               "that of the IPoIB interface; empty: that of the GID."),
+    BPS_OPTION(struct verbs_options, family, CHOICE, 0, "auto", "auto|ipv4|ipv6",
+               "Version of the Internet Protocol that names are resolved to; auto: every one they have."),
+    BPS_OPTION(struct verbs_options, traffic_class, INT, 0, "0", "0..255",
+               "Traffic class of the packets (the DSCP is its upper six bits); switches and the mapping of the device "
+               "to service levels choose queues by it."),
+    BPS_OPTION(struct verbs_options, service_level, INT, 0, "-1", "-1..15",
+               "Service level of the packets, which chooses a virtual lane with InfiniBand and the priority of a VLAN "
+               "with RoCE; -1: that of the route, or of the traffic class."),
+    BPS_OPTION(struct verbs_options, ack_timeout, INT, 0, "18", "8..31",
+               "Time without acknowledgement after which packets are sent again: 4.096 us times two to this power; 18 "
+               "is about 1 s."),
+    BPS_OPTION(struct verbs_options, retry_count, INT, 0, "7", "0..7",
+               "How often they are sent again before the peer counts as dead."),
+    BPS_OPTION(struct verbs_options, timeout, TIME, 0, "20 s", "100 ms..1 h",
+               "Time that a peer has to answer to a connection."),
+    BPS_OPTION(struct verbs_options, eager, SIZE, 0, "4 KiB", "0..64 KiB",
+               "Payloads up to this size travel with their header; larger ones are read by the peer when it has room."),
+    BPS_OPTION(struct verbs_options, block, SIZE, 0, "256 KiB", "4 KiB..4 MiB", "Bytes of one read."),
+    BPS_OPTION(struct verbs_options, window, SIZE, 0, "1 MiB", "64 KiB..1 GiB",
+               "Bytes that a peer may be told of before it has read them: with less, urgent frames overtake sooner."),
+    BPS_OPTION(struct verbs_options, arena, SIZE, 0, "8 MiB", "64 KiB..16 GiB",
+               "Bytes of registered memory for payloads that arrive, and as many for those to send that lie in memory "
+               "that is not registered."),
+    BPS_OPTION(struct verbs_options, credits, INT, 0, "16", "4..1024",
+               "Messages that may be under way from a peer: so many receive buffers are kept for it."),
+    BPS_OPTION(struct verbs_options, device_memory, BOOL, 0, "true", NULL,
+               "Tensors on a GPU are read and written there, through a dma-buf, where GPU and RDMA device can do that; "
+               "false: they are copied to the host, which may be faster where the two are far apart."),
     {0},
 };
 

@@ -56,8 +56,8 @@ extern "C" {
 /* ---- options ------------------------------------------------------------------------------------------ */
 
 /*
- * A plugin's options are rows of a table. The core parses and checks them, and makes error messages,
- * documentation and sample files from them. The plugin receives a filled struct at open.
+ * A plugin's options are rows of a table: BPS_OPTION, below, makes one. The core parses and checks them, and makes
+ * error messages, documentation and sample files from them. The plugin receives a filled struct at open.
  */
 #define BPS_OPT_BOOL   1u /* bool:              true false yes no on off 1 0 */
 #define BPS_OPT_INT    2u /* int64_t:           decimal */
@@ -84,6 +84,32 @@ struct bps_option {
     const char *range;    /* "1..64", "4 KiB..1 GiB", choices "auto|baseline|avx2"; NULL: any */
     const char *help;     /* one sentence */
 };
+
+/*
+ * A row for a field of that name, which does not compile where the field has not the type of BPS_OPT_TYPE:
+ *
+ *     BPS_OPTION(struct clip_options, limit, DOUBLE, BPS_OPT_AGREE, "1.0", "1e-30..1e30", "The largest magnitude."),
+ */
+#define BPS_OPTION(struct_, field_, TYPE_, flags_, fallback_, range_, help_)                                           \
+    {#field_,   BPS_OPT_##TYPE_,                                                                                       \
+     flags_,    offsetof(struct_, field_) + 0 * BPS_OPTION_IS(struct_, field_, BPS_OPTION_OF_##TYPE_),                 \
+     fallback_, range_,                                                                                                \
+     help_}
+#define BPS_OPTION_OF_BOOL   bool
+#define BPS_OPTION_OF_INT    int64_t
+#define BPS_OPTION_OF_SIZE   uint64_t
+#define BPS_OPTION_OF_TIME   uint64_t
+#define BPS_OPTION_OF_DOUBLE double
+#define BPS_OPTION_OF_STRING const char *
+#define BPS_OPTION_OF_CHOICE uint32_t
+#define BPS_OPTION_OF_LIST   struct bps_list
+#ifdef __cplusplus
+#define BPS_OPTION_IS(struct_, field_, type_) sizeof(static_cast<type_ *>(&static_cast<struct_ *>(nullptr)->field_))
+#elif defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
+#define BPS_OPTION_IS(struct_, field_, type_) sizeof(_Generic(&((struct_ *)0)->field_, type_ *: 0))
+#else
+#define BPS_OPTION_IS(struct_, field_, type_) sizeof(&((struct_ *)0)->field_ == (type_ *)0) /* which warns only */
+#endif
 
 /* ---- the module --------------------------------------------------------------------------------------- */
 

@@ -15,8 +15,8 @@ struct NAME_options {
 };
 
 static const struct bps_option NAME_option_table[] = {
-    {"nearest", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct NAME_options, nearest), "true", NULL,
-     "Rounds to the nearest number; false: towards zero."},
+    BPS_OPTION(struct NAME_options, nearest, BOOL, BPS_OPT_AGREE, "true", NULL,
+               "Rounds to the nearest number; false: towards zero."),
     {0},
 };
 

@@ -14,8 +14,8 @@ struct NAME_options {
 };
 
 static const struct bps_option NAME_option_table[] = {
-    {"types", BPS_OPT_CHOICE, 0, offsetof(struct NAME_options, types), "both", "both|float32|float64",
-     "Which types it sums; another reducer has the rest."},
+    BPS_OPTION(struct NAME_options, types, CHOICE, 0, "both", "both|float32|float64",
+               "Which types it sums; another reducer has the rest."),
     {0},
 };
 

@@ -14,8 +14,8 @@ struct NAME_options {
 };
 
 static const struct bps_option NAME_option_table[] = {
-    {"factor", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct NAME_options, factor), "1.0", "-1e6..1e6",
-     "What each element is multiplied by."},
+    BPS_OPTION(struct NAME_options, factor, DOUBLE, BPS_OPT_AGREE, "1.0", "-1e6..1e6",
+               "What each element is multiplied by."),
     {0},
 };
 

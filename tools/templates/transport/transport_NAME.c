@@ -32,8 +32,8 @@ struct NAME_options {
 };
 
 static const struct bps_option NAME_option_table[] = {
-    {"host", BPS_OPT_STRING, 0, offsetof(struct NAME_options, host), "127.0.0.1", NULL,
-     "The address of this host by which the others reach it."},
+    BPS_OPTION(struct NAME_options, host, STRING, 0, "127.0.0.1", NULL,
+               "The address of this host by which the others reach it."),
     {0},
 };
 
