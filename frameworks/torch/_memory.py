@@ -55,9 +55,7 @@ def _check_all(tensor, what):
     if tensor.is_meta:
         raise ValueError(f"{what} is on meta, so that it has no values: give it some, as with .to_empty()")
     if tensor.device.type not in ("cpu", "cuda"):
-        raise ValueError(
-            f"{what} is on {tensor.device}; byteps.torch takes CPU and CUDA tensors: move it with .cpu()"
-        )
+        raise ValueError(f"{what} is on {tensor.device}; byteps.torch takes CPU and CUDA tensors: move it with .cpu()")
     if tensor.layout is not torch.strided:
         raise ValueError(
             f"{what} is {tensor.layout}; byteps.torch takes dense tensors: use .to_dense(), "

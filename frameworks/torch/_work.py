@@ -15,6 +15,8 @@ import torch.distributed as dist
 
 from byteps._errors import TimeoutError
 
+from ._untraced import untraced
+
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Sequence
 
@@ -71,6 +73,7 @@ class Patience:
             raise self._give_up()
 
 
+@untraced
 class Work(dist.Work):
     """Operations in flight, and what makes the caller's tensors of their results."""
 
@@ -95,7 +98,7 @@ class Work(dist.Work):
 
         Return whether it did. The time that the operation may take ends it with an exception.
         """
-        while not wait_for(min(until, self._patience.next()) - time.monotonic()):
+        while not wait_for(min(until - time.monotonic(), self._patience.next() - time.monotonic(), 3600)):
             self._patience.look()
             if time.monotonic() >= until:
                 return False

@@ -140,9 +140,7 @@ class _CrossBarrier(_Distributed):
             for group in self.param_groups
         ]
         self._steps += 1
-        self._update(
-            self._pending if self._steps >= self._num_steps else self._plan.make(self._byteps.index, count)
-        )
+        self._update(self._pending if self._steps >= self._num_steps else self._plan.make(self._byteps.index, count))
 
     def flush(self) -> None:
         """Wait for all gradients and bring all parameters up to date."""
@@ -163,9 +161,7 @@ class _CrossBarrier(_Distributed):
 
     def skip_synchronize(self) -> NoReturn:
         """Not possible here: the step is made while gradients arrive."""
-        raise NotImplementedError(
-            "CrossBarrier makes the step by itself; use DistributedOptimizer to skip it"
-        )
+        raise NotImplementedError("CrossBarrier makes the step by itself; use DistributedOptimizer to skip it")
 
     def _update(self, indexes):
         """Make the step for those of the parameters for which it is due."""

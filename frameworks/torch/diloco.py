@@ -110,8 +110,10 @@ class DiLoCo(Periodic):
                 if member.title in seen:
                     raise ValueError(f"fragments[{number}]: parameter {member.title!r} is in fragments twice")
                 if not member.parameter.is_floating_point():
-                    raise TypeError(f"parameter {member.title!r} is of {member.parameter.dtype}; only floating point "
-                                    "can be averaged")
+                    raise TypeError(
+                        f"parameter {member.title!r} is of {member.parameter.dtype}; only floating point "
+                        "can be averaged"
+                    )
                 seen.add(member.title)
             parts.append(part)
         left = [member.title for member in self._members if member.live and member.title not in seen]

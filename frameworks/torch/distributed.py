@@ -23,6 +23,8 @@ from byteps._native import bps as _bps
 from byteps._parts import Scheduler
 
 from . import _memory
+from ._messages import FromAny, Post, clerk
+from ._untraced import untraced
 from ._waiters import Waiters
 from ._work import Patience, Work
 
@@ -162,6 +164,7 @@ def _what(call):
 # ---- the group -------------------------------------------------------------------------------------------
 
 
+@untraced
 class ProcessGroup(dist.ProcessGroup):
     """All workers of the job, or some. Made by init_process_group() and new_group().
 
@@ -169,12 +172,13 @@ class ProcessGroup(dist.ProcessGroup):
     through host memory. Where workers host shards, a group of workers of one host does not use the network.
     """
 
-    def __init__(self, rank: int, size: int, number: int = 0, options: Any = None) -> None:
+    def __init__(self, rank: int, size: int, options: Any, number: int = 0) -> None:
         super().__init__(rank, size)
         self._number = number  # as the extension has it; 0: all workers
         self._name = self._description = ""
-        self._waiters = Waiters(options.store, rank, size) if options is not None else None
-        self._timeout = options.timeout if options is not None else dist.default_pg_timeout
+        self._waiters = Waiters(options.store, rank, size)
+        self._post = Post(options.store, rank, options.global_ranks_in_group or range(size))
+        self._timeout = options.timeout
         self._operations = 0
         self._broken = ""  # what has timed out
         # DistributedDataParallel.join() has C++ code wait for how many still train, and drops what is Python's of that.
@@ -210,10 +214,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _start(self, calls, result, sides, opts=None, what=None):
         """Start operations; each call is a function of the extension with its arguments."""
-        if self.size() == 1:
-            raise AssertionError("a group of one has no operations")
-        if self._broken:
-            raise TimeoutError(f"{self._own_name()} cannot be used any more: {self._broken}")
+        self._require_usable()
         what = what or (_what(calls[0]) if calls else "")
         if calls and torch.autograd._profiler_enabled():
             with torch.profiler.record_function(f"{NAME}:{what}") as record:  # shown until their end
@@ -221,6 +222,12 @@ class ProcessGroup(dist.ProcessGroup):
                 record._call_end_callbacks_on_future(work.get_future())
             return work
         return self._start_plain(calls, result, sides, opts, what)
+
+    def _require_usable(self):
+        if self.size() == 1:
+            raise AssertionError("a group of one has no operations")
+        if self._broken:
+            raise TimeoutError(f"{self._own_name()} cannot be used any more: {self._broken}")
 
     def _start_plain(self, calls, result, sides, opts, what):
         return Work([start(*call) for call in calls], result, sides.finish, self._patience(opts, what))
@@ -457,22 +464,37 @@ class ProcessGroup(dist.ProcessGroup):
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> dist.Work:
         sides = _Sides()
         calls = [(*self._collective("send", sides.read(tensor), None, root=self._peer(dst)), tag) for tensor in tensors]
-        return self._start(calls, tensors, sides)
+        work, to, number = self._start(calls, tensors, sides), self._post, self._post.count_sent(dst, tag)
+        clerk.watch(work.is_completed, lambda: to.announce(dst, tag, number))
+        return work
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> dist.Work:
         sides = _Sides()
-        calls = [
-            (*self._collective("recv", None, sides.write(tensor), root=self._peer(src)), tag) for tensor in tensors
-        ]
-        return self._start(calls, tensors, sides)
+        calls = [self._receive(sides.write(tensor), self._peer(src), tag) for tensor in tensors]
+        work = self._start(calls, tensors, sides)
+        self._post.count_received(src, tag)
+        return work
+
+    def _receive(self, place, src, tag):
+        return (*self._collective("recv", None, place, root=src), tag)
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
+        self._require_usable()
+        sides = _Sides()
+        place = sides.write(tensors[0])  # PyTorch gives one
+
+        def begin(src):
+            function, *arguments = self._receive(place, src, tag)
+            handle = function(*arguments)
+            self._post.count_received(src, tag)
+            return [handle]
+
+        return FromAny(lambda: self._post.find(tag), begin, tensors, sides.finish, self._patience(None, "recv"))
 
     def _peer(self, rank):
         if rank == self.rank():
             raise ValueError(f"rank {rank} would send to itself")
         return rank
-
-    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
-        raise NotImplementedError("byteps has no recv() from any rank; say from which one")
 
     def shutdown(self) -> None:
         """End the use of a group that new_group() has made; the job ends with the process, or by byteps.shutdown()."""
@@ -514,15 +536,15 @@ def _create(options, _):
         else:
             _join_by_store(store, rank, size)
     if size == 1:
-        return ProcessGroup(rank, size)
+        return ProcessGroup(rank, size, options)
     if dist.is_initialized():
-        return ProcessGroup(rank, size, _open_group(store, rank, options.global_ranks_in_group), options)
+        return ProcessGroup(rank, size, options, _open_group(store, rank, options.global_ranks_in_group))
     if (_basics.size(), _basics.rank()) != (size, rank):
         raise RuntimeError(
             f"init_process_group() has {size} ranks, of which this process is number {rank}, and the job of byteps "
             f"{_basics.size()} workers, of which it is number {_basics.rank()}; they must be the same"
         )
-    return ProcessGroup(rank, size, 0, options)
+    return ProcessGroup(rank, size, options)
 
 
 def _open_group(store, rank, ranks):

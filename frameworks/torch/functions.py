@@ -81,8 +81,7 @@ def _leaves(container, prefix=""):
         items = sorted(((str(key), key, value) for key, value in container.items()), key=lambda item: item[0])
     else:
         items = [
-            (value[0], i, value[1]) if _is_pair(value) else (str(i), i, value)
-            for i, value in enumerate(container)
+            (value[0], i, value[1]) if _is_pair(value) else (str(i), i, value) for i, value in enumerate(container)
         ]
     for name, key, value in items:
         if isinstance(value, (dict, list)) or (isinstance(value, tuple) and _has_tensor(value)):
@@ -114,9 +113,7 @@ def _broadcast_all(pairs, root, group):
 
 
 @overload
-def broadcast_object(
-    obj: None, root_rank: int = 0, name: str | None = None, group: Group | None = None
-) -> Any: ...
+def broadcast_object(obj: None, root_rank: int = 0, name: str | None = None, group: Group | None = None) -> Any: ...
 
 
 @overload

@@ -230,9 +230,7 @@ def name_parameters(optimizer, named_parameters):
     names = [name for name, _ in named]
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
-        raise ValueError(
-            f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(twice)}"
-        )
+        raise ValueError(f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(twice)}")
     known = set(known)
     missing = {p for p in known if p.requires_grad} - {p for _, p in named}
     if missing:
@@ -251,9 +249,7 @@ def _check_groups(groups, num_groups):
         return
     if not isinstance(groups, list):
         if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
-            raise ValueError(
-                f"groups={groups!r} should be a positive integer or a list of lists of torch.Tensor"
-            )
+            raise ValueError(f"groups={groups!r} should be a positive integer or a list of lists of torch.Tensor")
         return
     if any(not isinstance(group, (list, tuple)) for group in groups):
         raise ValueError("groups should be a list of lists of torch.Tensor")

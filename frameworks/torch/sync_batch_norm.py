@@ -93,15 +93,11 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(cls, module: Module, process_group: Group | None = None) -> Module: ...
 
     @classmethod
-    def convert_sync_batchnorm(
-        cls, module: torch.nn.Module, process_group: Group | None = None
-    ) -> torch.nn.Module:
+    def convert_sync_batchnorm(cls, module: torch.nn.Module, process_group: Group | None = None) -> torch.nn.Module:
         """Return the module with a SyncBatchNorm of the same parameters and buffers for each BatchNorm."""
         converted = module
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
-            converted = cls(
-                module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
-            )
+            converted = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
             converted.process_group = process_group
             converted._parameters = module._parameters
             converted._buffers = module._buffers
@@ -124,8 +120,6 @@ def _moments(values, group):
     sums = push_pull(torch.cat([own, total, squares]), op=Sum, name=name, group=group)
     count, total, squares = sums.split([1, channels, channels])
     if count < 2:
-        raise ValueError(
-            f"Expected more than 1 value per channel in the batches of all workers, got {int(count)}"
-        )
+        raise ValueError(f"Expected more than 1 value per channel in the batches of all workers, got {int(count)}")
     mean = total / count
     return count, mean, (squares / count - mean.square()).clamp(min=0)

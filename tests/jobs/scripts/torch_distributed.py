@@ -9,6 +9,7 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as mp
 from torch import nn
@@ -154,7 +155,6 @@ def errors():
     for call in (
         lambda: dist.all_reduce(torch.zeros(3, dtype=torch.int32), dist.ReduceOp.BXOR),
         lambda: dist.all_reduce(torch.eye(3).to_sparse(), dist.ReduceOp.MAX),
-        lambda: dist.recv(torch.zeros(3)),
     ):
         try:
             call()
@@ -236,6 +236,36 @@ def messages():
         dist.recv_object_list(objects, 0)
         assert objects == ["an object", {"of": 2}], objects
     dist.barrier()
+    from_any()
+
+
+def from_any():
+    """Rank 0 receives from whoever has sent, twice from each; and from one whom it names, between."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    last = dist.new_group([size - 2, size - 1])  # their ranks in it are not those in the job
+    if rank == 0:
+        named, later = torch.empty(3), torch.empty(3)
+        work = dist.irecv(later, tag=1)
+        dist.recv(named, size - 1)
+        assert named.eq(size - 1).all()
+        senders = [dist.recv(named) for _ in range(2 * size - 3)]
+        assert sorted(senders) == sorted([*range(1, size - 1), *range(1, size)]), senders
+        assert named.eq(senders[-1]).all()
+        dist.send(torch.ones(1), 1)
+        work.wait()
+        assert work._source_rank() == 1 and later.eq(-1).all()
+    else:
+        works = [dist.isend(torch.full((3,), float(rank)), 0) for _ in range(2)]
+        if rank == 1:
+            dist.recv(torch.empty(1), 0)
+            dist.send(torch.full((3,), -1.0), 0, tag=1)
+        for work in works:
+            work.wait()
+    if rank == size - 1:
+        dist.send(torch.ones(2), size - 2, last)
+    elif rank == size - 2:
+        assert dist.recv(torch.empty(2), group=last) == size - 1
+    dist.barrier()
 
 
 # ---- training --------------------------------------------------------------------------------------------
@@ -260,6 +290,30 @@ def ddp():
         (module(halves[1]).pow(2).mean() / 2).backward()
         optimizer.step()
     same(module.module.parameters())
+
+
+def compiled():
+    """DDP, operators for graphs, and ordinary operations at which a graph breaks: without a compiler for C++."""
+    size = dist.get_world_size()
+    for how in ({}, {"static_graph": True}):
+        module = DistributedDataParallel(model(), **how)
+        train(torch.compile(module, backend="aot_eager"), sgd(module))
+        same(module.module.parameters())
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def whole(tensor):
+        total = functional.all_reduce(tensor * 2, "sum", dist.group.WORLD)
+        return functional.all_gather_tensor(total + 1, 0, dist.group.WORLD)
+
+    @torch.compile(backend="aot_eager")
+    def broken(tensor):
+        doubled = tensor * 2
+        dist.all_reduce(doubled)
+        return doubled + 1
+
+    for function, count in ((whole, 3 * size), (broken, 3)):
+        for _ in range(2):
+            assert function(torch.ones(3)).tolist() == [2 * size + 1] * count
 
 
 def uneven():
@@ -341,7 +395,7 @@ def pipeline():
 
 
 def all_of_them():
-    for each in (operations, errors, time_outs, groups, messages, ddp, uneven, zero, fsdp, meshes, pipeline):
+    for each in (operations, errors, time_outs, groups, messages, ddp, compiled, uneven, zero, fsdp, meshes, pipeline):
         each()
 
 
