@@ -3,6 +3,7 @@
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -79,6 +80,34 @@ COMPRESSOR = {
     "ADD_SETS": ("is added", "what stood there and what decode makes"),
 }
 
+REDUCER = {
+    "KERNELS_NONE": ("which there are", "it has none at all"),
+    "KERNELS_RETURNS_TWO": ("which there are", "kernels, sum of float32: it returns 2"),
+    "KERNELS_NULL": ("which there are", "`finish` and `reduce` is NULL"),
+    "KERNELS_ACCUMULATOR": ("which there are", "its `accumulator` is float64; expected float32"),
+    "KERNELS_FLOAT_AVERAGE": ("which there are", "average of float32"),
+    "KERNELS_ANY_OPERATION": ("which there are", "average of float32"),
+    "FIRST_WITHOUT_SCALE": ("counts of sources", "first, sum of float32, 301 elements, 1 sources"),
+    "FOLD_SHORT": ("counts of elements", "fold, sum of float32, 1 elements, 3 sources"),
+    "FOLD_SUBTRACTS": ("counts of elements", "fold, sum of float32, 1 elements, 3 sources"),
+    "FINISH_TWICE": ("alignments", "finish, sum of float32, 333 elements"),
+    "REDUCE_BEYOND": ("alignments", "it has written byte 1332 of dst, which has 1332"),
+    "REDUCE_READS_BEYOND": ("alignments", "touches memory 1 bytes beyond the end of src"),
+    "REDUCE_WRITES_SRC": ("counts of elements", "writes to byte 0 of src, which it may only read"),
+    "REDUCE_ONE_SOURCE": ("counts of elements", "reduce, sum of float32, 1 elements, 3 sources"),
+    "REDUCE_NOT_IN_PLACE": ("alignments", "reduce, sum of float32"),
+    "REDUCE_SCALES": ("counts of sources", "reduce, sum of float32, 301 elements, 2 sources"),
+    "REDUCE_DIFFERS": ("counts of elements", "dst: element 200 of"),
+    "REDUCE_BY_PLACE": ("cut anywhere", "dst, reduced in pieces: element"),
+    "REDUCE_SHARES": ("threads", "results differ from those of one thread"),
+    "REDUCE_ALIGNED": ("alignments", "reduce, sum of float32, 333 elements, 2 sources, not in place: ended by signal 6"),
+    "SPECIAL_FLUSHES": ("special values", "reduce, sum of float32, pairs of special values"),
+    "AVERAGE_WRAPS": ("beyond the type", "average: element 0 of 1"),
+    "AVERAGE_TRUNCATES": ("beyond the type", "average: element 0 of 1 is 0; expected 0xffffffff"),
+}
+if platform.machine() == "x86_64":
+    REDUCER["REDUCE_ROUNDS_ALIKE"] = ("settings", "reduce, sum of float32: ended by signal 8")
+
 
 class PluginCheck(unittest.TestCase):
     @classmethod
@@ -118,6 +147,11 @@ class PluginCheck(unittest.TestCase):
     def test_compressor(self):
         self.pass_all(self.build("compressor_faulty.c", "NONE"))
         self.find_faults("compressor_faulty.c", COMPRESSOR)
+
+    def test_reducer(self):
+        told = self.pass_all(self.build("reducer_faulty.c", "NONE"))
+        self.assertIn("no sum of float64", told)
+        self.find_faults("reducer_faulty.c", REDUCER)
 
     def test_examples(self):
         for name in ("clip", "nanguard"):

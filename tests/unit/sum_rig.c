@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reducer_oracle.h"
+#include "../../tools/check/reducer_oracle.h"
 
 struct bps_instance *rig_reducer;
 static struct bps_conf *conf;

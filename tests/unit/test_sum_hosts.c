@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "checks.h"
-#include "reducer_oracle.h"
+#include "../../tools/check/reducer_oracle.h"
 #include "sum_rig.h"
 
 #define RANKS_LIMIT      9u

@@ -51,6 +51,7 @@ struct bps_check_test {
 extern const struct bps_check_test bps_check_every[]; /* of all kinds */
 extern const struct bps_check_test bps_check_stage[];
 extern const struct bps_check_test bps_check_compressor[];
+extern const struct bps_check_test bps_check_reducer[];
 
 /* Ends the test, which has failed or cannot be run with this plugin. */
 _Noreturn void bps_check_fail(struct bps_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -105,6 +105,8 @@ static const struct bps_check_test *tests_of(uint32_t kind)
         return bps_check_stage;
     case BPS_KIND_COMPRESSOR:
         return bps_check_compressor;
+    case BPS_KIND_REDUCER:
+        return bps_check_reducer;
     default:
         return none;
     }

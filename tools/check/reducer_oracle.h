@@ -6,8 +6,8 @@
  * rounded by their definition; float32 is computed in double and rounded once more (which is exact, as 53 >=
  * 2 * 24 + 2).
  */
-#ifndef BPS_TEST_REDUCER_ORACLE_H
-#define BPS_TEST_REDUCER_ORACLE_H
+#ifndef BPS_TOOLS_CHECK_REDUCER_ORACLE_H
+#define BPS_TOOLS_CHECK_REDUCER_ORACLE_H
 
 #include <byteps/reducer.h>
 

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plugins that are built here pass the conformance suite of their kinds."""
+
+import json
+import subprocess
+import unittest
+
+KINDS = ("transport", "reducer", "compressor", "stage")
+
+
+class Conform(unittest.TestCase):
+    def check(self, name, kind, *options):
+        command = ["byteps", "plugin", "check", name, "--kind", kind, "--json", "--limit", "60", *options]
+        result = subprocess.run(command, capture_output=True, text=True)
+        self.assertIn(result.returncode, (0, 1), result)
+        failed = [test for test in json.loads(result.stdout)["tests"] if test["result"] == "failed"]
+        self.assertFalse(failed)
+        return json.loads(result.stdout)
+
+    def test_all(self):
+        listed = json.loads(subprocess.run(["byteps", "plugin", "list", "--json"], capture_output=True).stdout)
+        names = [(row["name"], row["kind"]) for row in listed if row["kind"] in KINDS and not row["refusal"]]
+        self.assertGreaterEqual(len(names), 10)
+        for name, kind in names:
+            with self.subTest(name=name, kind=kind):
+                self.check(name, kind)
+
+    def test_instruction_sets(self):
+        """Those that this machine lacks are refused, and skipped."""
+        for isa in ("baseline", "avx2", "avx512", "avx512bf16"):
+            with self.subTest(isa=isa):
+                self.check("cpu", "reducer", "--set", f"isa={isa}")
+
+
+if __name__ == "__main__":
+    unittest.main()
