@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compressor_hostile.c - bytes that no encode has made: decode reads and writes nothing beyond its memory, and takes them
- * or says BPS_ERR_PROTOCOL.
+ * compressor_hostile.c - bytes that no encode has made: decode reads and writes nothing beyond its memory, and takes
+ * them or says BPS_ERR_PROTOCOL.
  */
 #include <string.h>
 
