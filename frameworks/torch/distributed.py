@@ -180,6 +180,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._post = Post(options.store, rank, options.global_ranks_in_group or range(size))
         self._timeout = options.timeout
         self._operations = 0
+        self._reducing, self._priority = (), 0  # the last reduction
         self._broken = ""  # what has timed out
         # DistributedDataParallel.join() has C++ code wait for how many still train, and drops what is Python's of that.
         self._kept: collections.deque[dist.Work] = collections.deque(maxlen=256)
@@ -273,9 +274,9 @@ class ProcessGroup(dist.ProcessGroup):
                 target.detach().copy_(source.detach().view(target.shape))
         return Work((), result, None)
 
-    def _reduction(self, tensor, sides, op):
+    def _reduction(self, tensor, sides, op, priority=0):
         memory = _memory.memory(sides.both(tensor))
-        return (_bps.push_pull, memory, None, None, op, 0, 1.0, 1.0, 0.0, self._number)
+        return (_bps.push_pull, memory, None, None, op, priority, 1.0, 1.0, 0.0, self._number)
 
     def _collective(self, kind, source, target, counts=(None, None), op=ReduceOp.Sum, root=0):
         memory = [None if tensor is None else _memory.memory(tensor) for tensor in (source, target)]
@@ -313,8 +314,19 @@ class ProcessGroup(dist.ProcessGroup):
         _require_real(op, tensors)
         if self.size() == 1:
             return self._over((), tensors)
-        calls = [self._reduction(tensor, sides, op) for tensor in tensors]
-        return self._start(calls, tensors, sides, opts)
+        calls = [self._reduction(tensor, sides, op, self._next_priority()) for tensor in tensors]
+        work = self._start(calls, tensors, sides, opts)
+        self._reducing = work._handles
+        return work
+
+    def _next_priority(self):
+        """Return that of a reduction: the higher, the more are in flight before it.
+
+        A backward pass begins with the last layers, and what it reduces last is what the next step needs first.
+        """
+        busy = any(not handle.poll() for handle in self._reducing)
+        self._priority = self._priority + 1 if busy else 0
+        return self._priority
 
     def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         op, sides, root = _require_op(opts.reduceOp), _Sides(), opts.rootRank

@@ -186,6 +186,22 @@ def time_outs():
     assert work.result()[0].eq(dist.get_world_size()).all()
 
 
+def priorities():
+    """Reductions are the more urgent the more are in flight: rank 1 has the others wait until all have begun theirs."""
+    given, start = [], byteps.torch.distributed.start
+    group = dist.new_group()
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)
+    byteps.torch.distributed.start = lambda *call: given.append(call[5]) or start(*call)
+    works = [dist.all_reduce(torch.ones(1000), group=group, async_op=True) for _ in range(3)]
+    byteps.torch.distributed.start = start
+    if dist.get_rank() == 0:
+        assert given == [0, 1, 2], given
+        dist.send(torch.ones(1), 1)
+    for work in works:
+        work.wait()
+
+
 def groups():
     """All, each alone, pairs that overlap, and one that is destroyed while others are in use."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -395,7 +411,21 @@ def pipeline():
 
 
 def all_of_them():
-    for each in (operations, errors, time_outs, groups, messages, ddp, compiled, uneven, zero, fsdp, meshes, pipeline):
+    for each in (
+        operations,
+        errors,
+        time_outs,
+        priorities,
+        groups,
+        messages,
+        ddp,
+        compiled,
+        uneven,
+        zero,
+        fsdp,
+        meshes,
+        pipeline,
+    ):
         each()
 
 
