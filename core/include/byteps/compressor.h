@@ -4,8 +4,8 @@
  *
  * A compressor codes slices of tensors, so that they need fewer bytes on their way, and makes elements of
  * what has arrived. It keeps nothing between two calls: what coding has lost is the core's to keep (error
- * feedback). Any alignment of any pointer, any count, 0 included. Thread-safe. The same elements and random numbers make
- * the same bytes again.
+ * feedback). The same elements and random numbers make the same bytes again. Any alignment of any pointer, any count, 0
+ * included. Thread-safe.
  *
  * Types: the core passes BPS_FLOAT32 and BPS_FLOAT64 only; float16 and bfloat16 it widens before.
  * Overflow stays visible: if an element is not finite, at least that element, or all of its block or slice as the
