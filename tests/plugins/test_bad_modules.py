@@ -221,16 +221,16 @@ class Notes(Case):
     def test_newer_major(self):
         self.build(NOTE_MAJOR="1u", NOTE_MINOR="3u")
         self.refused(
-            "ABI in its note is 1.3, this BytePS has 0.16; install a BytePS with ABI 1, or rebuild the "
+            "ABI in its note is 1.3, this BytePS has 0.17; install a BytePS with ABI 1, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        for minor in (15, 17):
+        for minor in (16, 18):
             with self.subTest(minor=minor):
                 self.build(NOTE_MINOR=f"{minor}u")
                 self.refused(
-                    f"ABI in its note is 0.{minor}, this BytePS has 0.16, and before 1.0 every minor differs; "
+                    f"ABI in its note is 0.{minor}, this BytePS has 0.17, and before 1.0 every minor differs; "
                     "rebuild the plugin against this BytePS"
                 )
 
@@ -292,14 +292,14 @@ class Modules(Case):
     def test_newer_major(self):
         self.build(MODULE_MAJOR="2u", MODULE_MINOR="0u")
         self.refused(
-            "ABI in its module is 2.0, this BytePS has 0.16; install a BytePS with ABI 2, or rebuild the "
+            "ABI in its module is 2.0, this BytePS has 0.17; install a BytePS with ABI 2, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        self.build(MODULE_MINOR="17u")
+        self.build(MODULE_MINOR="18u")
         self.refused(
-            "ABI in its module is 0.17, this BytePS has 0.16, and before 1.0 every minor differs; rebuild the "
+            "ABI in its module is 0.18, this BytePS has 0.17, and before 1.0 every minor differs; rebuild the "
             "plugin against this BytePS"
         )
 

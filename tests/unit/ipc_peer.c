@@ -219,7 +219,7 @@ static bps_status sink_lend(struct bps_sink *sink, struct bps_loan *loan)
     }
     must_equal(loan->bytes, peer->size);
     must_equal(peer->offset, 0);
-    must_equal(loan->data == NULL, loan->answer == NULL);
+    must_equal(loan->data == NULL || peer->silent, loan->answer == NULL);
     if (peer->lend == LEND_REFUSE || (peer->lend == LEND_MIXED && draw(peer) % 2 == 0) || peer->nheld == SLOTS) {
         return BPS_AGAIN;
     }
@@ -239,6 +239,10 @@ static void on_return(struct peer *peer, uint32_t index)
     uint32_t size = stream_size(&peer->out, index), same = 0;
     must(slot->answered && !slot->used);
     must_equal(slot->index, index);
+    if (peer->silent) {
+        must_equal(memcmp(slot_memory(peer, peer->last_sent), payload, size), 0);
+        same = size;
+    }
     while (same < size && (answer[same] ^ payload[same]) == 0xff) {
         same++;
     }
@@ -300,6 +304,10 @@ static bps_status write_answer(struct peer *peer, const struct held *held)
     must_equal(memcmp(peer->scratch, expected, loan->bytes), 0);
     must_equal(ops->loan_read(peer->channel, loan, 1, peer->scratch, loan->bytes), BPS_ERR_INVALID);
     must_equal(ops->loan_write(peer->channel, loan, loan->bytes, peer->scratch, 1), BPS_ERR_INVALID);
+    if (peer->silent) {
+        must_equal(ops->loan_write(peer->channel, loan, 0, peer->scratch, loan->bytes), BPS_ERR_INVALID);
+        return BPS_OK;
+    }
     if (loan->data != NULL && draw(peer) % 2 == 0) {
         must_equal(memcmp(loan->data, expected, loan->bytes), 0);
         invert(loan->answer, loan->data, loan->bytes);
@@ -355,9 +363,10 @@ static bps_status send_data(struct peer *peer, struct bps_frame *out)
         .payload = slot_memory(peer, slot),
         .bytes = size,
         .cookie = own,
-        .answer = own->answered ? slot_answer(peer, slot) : NULL,
+        .answer = own->answered && !peer->silent ? slot_answer(peer, slot) : NULL,
+        .lends = own->answered && peer->silent,
     };
-    if (own->answered && !peer->in_place) {
+    if (own->answered && !peer->in_place && !peer->silent) {
         memset(slot_answer(peer, slot), 0x55, size);
     }
     return BPS_OK;

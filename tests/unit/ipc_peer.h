@@ -56,6 +56,7 @@ struct peer {
     struct stream out, in;
     uint32_t take, lend;
     uint32_t hold;         /* returns loans only when it holds so many, or nothing else can come */
+    bool silent;           /* both ends: what could be answered is lent without a place for that */
     bool in_place, region; /* answers overwrite payloads; all lies in an attached region */
     bool connected, kick_late, keep_loans;
     bool finish_when_complete;

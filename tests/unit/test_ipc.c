@@ -102,6 +102,7 @@ static void exchange(const char *const *options, uint32_t take, uint32_t lend, u
         if ((flags & 4) != 0) {
             peer_use_region(peer);
         }
+        peer->silent = (flags & 8) != 0;
     }
     pair_connect(&pair);
     run_loop(pair.loop);
@@ -125,6 +126,13 @@ START_TEST(loans_are_answered)
     exchange(ways[_i], TAKE_MIXED, LEND_ALWAYS, 8, 1);
     exchange(ways[_i], TAKE_MIXED, LEND_MIXED, 3, 4);
     exchange(ways[_i], TAKE_PLACED, LEND_MIXED, 5, 7);
+}
+END_TEST
+
+START_TEST(loans_without_an_answer_come_back)
+{
+    exchange(ways[_i], TAKE_MIXED, LEND_ALWAYS, 8, 8);
+    exchange(ways[_i], TAKE_MIXED, LEND_MIXED, 3, 8 + 4);
 }
 END_TEST
 
@@ -633,6 +641,7 @@ static void add_frames(Suite *suite)
     tcase_set_timeout(frames, 300);
     tcase_add_loop_test(frames, frames_arrive_as_they_were_sent, 0, WAYS);
     tcase_add_loop_test(frames, loans_are_answered, 0, WAYS);
+    tcase_add_loop_test(frames, loans_without_an_answer_come_back, 0, WAYS);
     tcase_add_loop_test(frames, the_largest_frames_pass, 0, WAYS);
     tcase_add_test(frames, small_frames_share_the_ring);
     tcase_add_test(frames, payloads_in_ordinary_memory_go_through_the_arena);

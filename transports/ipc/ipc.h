@@ -91,11 +91,12 @@ struct ipc_ring {
 
 /* A frame whose payload the peer fetches. */
 struct ipc_ticket {
-    void *cookie, *answer; /* answer NULL: not lendable */
+    void *cookie, *answer; /* answer NULL: there is none */
     uint64_t start, end;   /* of its record in the ring */
     uint8_t *slot;         /* its copy in the arena, or NULL */
     uint32_t bytes, serial;
-    uint32_t next;                 /* in the queue, or of the free ones */
+    uint32_t next; /* in the queue, or of the free ones */
+    bool lendable;
     bool used, taken_up, returned; /* taken_up: the peer's head has passed it */
 };
 

@@ -44,7 +44,8 @@ _Static_assert(sizeof(struct ipc_shared) == IPC_PAGE, "the rings begin at the se
 #define IPC_REMOTE 6u /* + the payload lies at an address of the sender */
 #define IPC_RETURN 7u /* + a loan comes back */
 
-#define IPC_LENDABLE 1u /* flag: the receiver may keep the payload, and write its answer, until the return */
+#define IPC_LENDABLE   1u /* flag: the receiver may keep the payload, and write its answer, until the return */
+#define IPC_UNANSWERED 2u /* flag, with that one: there is no place for an answer */
 
 /* What became of a payload that could have been lent. */
 #define IPC_TAKEN 1u
@@ -64,7 +65,7 @@ _Static_assert(sizeof(struct ipc_record) + BPS_HEADER_BYTES <= IPC_HEAD && IPC_H
 /* ---- the socket ---- */
 
 #define IPC_MAGIC   0x49535042u /* "BPSI" */
-#define IPC_VERSION 3u
+#define IPC_VERSION 4u
 
 /* Types of messages, with the descriptors that come along. */
 #define IPC_HELLO   1u /* dialler: memfd, eventfd */

@@ -36,14 +36,17 @@ static bps_status locate(struct ipc_loan *loan, const struct ipc_record *record)
     /*
      * Looking for a region may read messages, and one of them may end the other region: so the second look.
      */
+    bool answered = (record->flags & IPC_UNANSWERED) == 0;
     (void)ipc_region_address(channel, record->region, record->at, loan->loan.bytes);
-    loan->loan.answer = ipc_region_address(channel, record->answer_region, record->answer, loan->loan.bytes);
+    if (answered) {
+        loan->loan.answer = ipc_region_address(channel, record->answer_region, record->answer, loan->loan.bytes);
+    }
     loan->loan.data = ipc_region_address(channel, record->region, record->at, loan->loan.bytes);
-    if (loan->loan.data == NULL || loan->loan.answer == NULL) {
+    if (loan->loan.data == NULL || (answered && loan->loan.answer == NULL)) {
         return BPS_ERR_PROTOCOL;
     }
     loan->region = record->region;
-    loan->answer_region = record->answer_region;
+    loan->answer_region = answered ? record->answer_region : IPC_NONE;
     return BPS_OK;
 }
 
@@ -120,6 +123,9 @@ bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, ui
     if (loan->answer != NULL) {
         memcpy((uint8_t *)loan->answer + offset, from, bytes);
         return BPS_OK;
+    }
+    if (own->answer == 0) {
+        return BPS_ERR_INVALID; /* there is no place for one */
     }
     return ipc_remote_write(channel, own->answer + offset, from, bytes);
 }

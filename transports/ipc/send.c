@@ -127,7 +127,7 @@ static void send_reference(struct bps_channel *channel, const struct bps_frame *
     record->answer_region = where->answer_region;
     record->ticket = ticket;
     record->serial = channel->tickets.items[ticket].serial;
-    record->flags = frame->answer != NULL ? IPC_LENDABLE : 0;
+    record->flags = frame->answer != NULL ? IPC_LENDABLE : frame->lends ? IPC_LENDABLE | IPC_UNANSWERED : 0;
     uint64_t start = ring->tail;
     ipc_ring_publish(ring, record);
     ipc_ticket_queue(channel, ticket, start, ring->tail);

@@ -42,6 +42,7 @@ uint32_t ipc_ticket_new(struct bps_channel *channel, const struct bps_frame *fra
     *ticket = (struct ipc_ticket){
         .cookie = frame->cookie,
         .answer = frame->answer,
+        .lendable = frame->answer != NULL || frame->lends,
         .slot = slot,
         .bytes = frame->bytes,
         .serial = ticket->serial + 1,
@@ -87,7 +88,7 @@ static bool is_lent(const struct bps_channel *channel, const struct ipc_ticket *
 {
     const struct ipc_ring *ring = &channel->ring;
     const struct ipc_record *record = (const void *)(ring->out + (ticket->start & (ring->bytes - 1)));
-    return ticket->answer != NULL && record->verdict == IPC_LENT;
+    return ticket->lendable && record->verdict == IPC_LENT;
 }
 
 /* The peer has come past the first record of the queue. */
@@ -130,14 +131,14 @@ bps_status ipc_ticket_return(struct bps_channel *channel, uint32_t index, uint32
 {
     struct ipc_tickets *tickets = &channel->tickets;
     struct ipc_ticket *ticket = index < tickets->room ? &tickets->items[index] : NULL;
-    if (ticket == NULL || !ticket->used || ticket->answer == NULL || ticket->returned || ticket->serial != serial) {
+    if (ticket == NULL || !ticket->used || !ticket->lendable || ticket->returned || ticket->serial != serial) {
         return BPS_ERR_PROTOCOL;
     }
     void *cookie = ticket->cookie;
-    if (ticket->slot != NULL) {
+    if (ticket->slot != NULL && ticket->answer != NULL) {
         memcpy(ticket->answer, ticket->slot, ticket->bytes);
-        slot_free(channel, ticket);
     }
+    slot_free(channel, ticket);
     ticket->returned = true;
     if (ticket->taken_up) {
         ticket_free(channel, index);

@@ -34,8 +34,9 @@ struct bps_channel_key {
 
 /*
  * The payload of a frame that its sender lends instead of sending its bytes, with room for an answer of as
- * many bytes (often the same memory). Where the memory is mapped, `data` and `answer` are addresses in this
- * process; else they are NULL, and the transport's loan_read and loan_write reach it. A loan is held until a
+ * many bytes (often the same memory) or with none. Where the memory is mapped, `data` and `answer` are addresses in
+ * this process, and `answer` is NULL if there is none; else both are NULL, and the transport's loan_read and
+ * loan_write reach it. A loan is held until a
  * frame returns it (bps_frame.returns) or its channel has ended; `closed` is the last moment to touch it.
  */
 struct bps_loan {
@@ -59,6 +60,8 @@ struct bps_frame {
     void *answer;
     /* Not NULL: this frame has no payload and returns that loan, whose answer has been written. */
     struct bps_loan *returns;
+    /* Without an answer: the transport may lend the payload all the same; then as above, but nothing is written. */
+    bool lends;
 };
 
 /*
