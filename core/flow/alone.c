@@ -94,7 +94,7 @@ const struct bps_step_ops bps_group_alone = {
 
 /* ---- what it sends to itself ---- */
 
-static bool is_own(const struct bps_tensor_entry *tensor, uint32_t partition)
+bool bps_is_own_block(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_task *task = partition >= BPS_BLOCKS ? bps_tensor_task(tensor, partition) : NULL;
     return task != NULL && task->roles.from == task->roles.to && task->roles.from != BPS_EVERYBODY;
@@ -111,7 +111,7 @@ static bool own_start(struct bps_task *task)
 const struct bps_step_ops bps_own_block = {.name = "own block",
                                            .takes = "blocks that are from their receiver",
                                            .crosses = true,
-                                           .probe = is_own,
+                                           .probe = bps_is_own_block,
                                            .start = own_start};
 
 const struct bps_step_ops *const bps_alone_steps[] = {&bps_own_block, &bps_async_alone, &bps_sparse_alone, &alone,

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/report.h"
 #include "flow/flow.h"
+#include "wire/message.h"
 
 /* The id of a message has its tag above its number. */
 #define TAG_SHIFT   20u
@@ -235,6 +236,15 @@ struct bps_tensor_entry *bps_process_group_find(struct bps_worker *worker, uint3
     return tensor;
 }
 
+void bps_process_group_write(const struct bps_process_group *group, struct bps_writer *out)
+{
+    bps_writer_init(out);
+    bps_put_u32(out, group->n);
+    for (uint32_t i = 0; i < group->n; i++) {
+        bps_put_u32(out, group->rank[i]);
+    }
+}
+
 /* ---- the end ---- */
 
 static void finish_group(struct bps_post *post)
@@ -245,8 +255,10 @@ static void finish_group(struct bps_post *post)
     pthread_mutex_lock(&groups->lock);
     HASH_DEL(groups->by_id, group);
     pthread_mutex_unlock(&groups->lock);
-    if (group->take_back != NULL) {
-        group->take_back(group);
+    for (uint32_t i = 0; i < BPS_TOLD; i++) {
+        if (group->take_back[i] != NULL) {
+            group->take_back[i](group);
+        }
     }
     group_free(group);
 }

@@ -29,12 +29,16 @@
 
 struct bps_tensor_entry;
 struct bps_worker;
+struct bps_writer;
 
 /* Numbers of bps_group_open() begin here; below are those of bps_group_new(). */
 #define BPS_GROUP_OPENED 0x40000000u
 /* Numbers of groups of two. In a larger job than this a worker cannot send to one other. */
 #define BPS_GROUP_PAIRS 0x80000000u
 #define BPS_PAIRS_RANKS 46340u
+
+/* Those who sum for a group, and are told of it. */
+enum bps_group_told { BPS_TOLD_SHARDS, BPS_TOLD_HOST, BPS_TOLD };
 
 struct bps_process_group {
     struct bps_post post; /* the first member */
@@ -48,7 +52,8 @@ struct bps_process_group {
     struct bps_tensor_entry *ids; /* [core] in flight, by id */
     bool *announced;              /* [core] to each of so many shards; owned */
     uint32_t shards;
-    void (*take_back)(struct bps_process_group *group); /* [core] tells these that it has ended; NULL: none */
+    uint32_t places; /* [core] announced to these workers of this host, a bit for each place among them */
+    void (*take_back[BPS_TOLD])(struct bps_process_group *group); /* [core] tells them that it has ended; NULL: none */
     UT_hash_handle hh;
 };
 
@@ -104,6 +109,9 @@ bps_status bps_process_group_free(struct bps_worker *worker, uint32_t id, struct
 struct bps_tensor_entry *bps_process_group_tensor(struct bps_process_group *group, uint32_t tag);
 /* [core] The tensor in flight of that id; NULL: there is none. `group`: as in the header of a frame. */
 struct bps_tensor_entry *bps_process_group_find(struct bps_worker *worker, uint32_t group, uint32_t id);
+
+/* [core] The payload of a GROUP that announces it. */
+void bps_process_group_write(const struct bps_process_group *group, struct bps_writer *out);
 
 /* The rank in the job of a place in the group, or of all workers. */
 static inline uint32_t bps_process_group_rank(const struct bps_process_group *group, uint32_t place)

@@ -25,7 +25,7 @@ void bps_local_check(const struct bps_local *local)
     bps_assert(local->size > 1 && local->place < local->size && local->size <= job->size);
     bps_assert(!local->final || local->size == job->size);
     bps_assert(!local->exchanges || (local->final && local->size <= BPS_EXCHANGE_WORKERS));
-    bps_assert(local->sum != NULL && local->device_ops != NULL);
+    bps_assert(local->all.sum != NULL && local->device_ops != NULL);
     bps_assert(local->types == bps_local_types(local->worker->conf));
     bps_assert(bps_local_links(local) < local->size);
     for (uint32_t place = 0; place < local->size; place++) {

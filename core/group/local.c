@@ -17,12 +17,10 @@
 static void local_on_tick(void *arg)
 {
     struct bps_local *local = arg;
-    const struct bps_conf_cluster *cluster = &local->worker->conf->cluster;
     uint64_t now = bps_now();
     bps_lobby_sweep(&local->lobby, now);
-    if (local->sum != NULL && !local->dropped) {
-        bps_sum_excuse(local->sum, bps_loop_late(local->worker->loop));
-        bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
+    if (local->all.sum != NULL && !local->dropped) {
+        bps_local_look(local, now);
     }
     if (local->devices != NULL && !local->dropped) {
         local->device_ops->tick(local->devices, now);
@@ -151,8 +149,8 @@ uint32_t bps_local_links(const struct bps_local *local)
 
 void bps_local_lateness(const struct bps_local *local, struct bps_lateness *into)
 {
-    if (local != NULL && local->sum != NULL) {
-        bps_sum_lateness(local->sum, into);
+    if (local != NULL && local->all.sum != NULL) {
+        bps_sum_lateness(local->all.sum, into);
     }
 }
 
@@ -163,7 +161,8 @@ void bps_local_leave(struct bps_local *local)
     bps_assert(local == NULL || local->worker->phase >= BPS_WORKER_DRAINING);
     const struct bps_header header = {.type = BPS_FRAME_LEAVE};
     if (bps_local_has_peers(local) && !local->dropped) {
-        bps_sum_leave(local->sum, local->worker->job.rank); /* rounds that others have begun with us */
+        bps_local_each_engine(local, bps_sum_leave,
+                              local->worker->job.rank); /* rounds that others have begun with us */
         local->device_ops->leave(local->devices);
     }
     for (uint32_t place = 0; bps_local_has_peers(local) && place < local->size; place++) {
@@ -219,7 +218,9 @@ void bps_local_free(struct bps_local *local)
     if (local->devices != NULL) {
         local->device_ops->free(local->devices);
     }
-    bps_sum_free(local->sum);
+    bps_served_fini(&local->groups);
+    bps_sum_free(local->all.sum);
+    free(local->group_of);
     free(local->peer);
     bps_lobby_fini(&local->lobby);
     bps_loop_cancel(local->worker->loop, local->ticker);

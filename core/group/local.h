@@ -14,6 +14,8 @@
 
 #include "base/heap.h"
 #include "flow/step.h"
+#include "flow/process_group.h"
+#include "server/served.h"
 #include "server/sum_frames.h"
 #include "sum/exchange.h"
 #include "wire/dialler.h"
@@ -112,7 +114,10 @@ struct bps_local {
     bool final, dropped;
     bool exchanges;               /* small tensors: local_exchange.c */
     struct bps_local_peer *peer;  /* by place; the one at our own place is not used */
-    struct bps_sum *sum;          /* NULL: no group */
+    struct bps_served all;        /* the engine of the group; NULL: there is none */
+    struct bps_sum_config config; /* of that, and of those of: */
+    struct bps_served_groups groups;
+    uint32_t *group_of;           /* each worker's group, of the configuration; owned */
     struct bps_sum_cursor cursor; /* of our own contributions */
     bool working;                 /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
@@ -190,6 +195,8 @@ struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank)
 /* True if this worker has a link to the one at that place: one of the two leads partitions. */
 bool bps_local_meets(const struct bps_local *local, uint32_t place);
 void bps_local_kick(struct bps_local_peer *peer);
+/* Whether the result comes to memory of this worker. Who brings what all get may be written to as well. */
+bool bps_local_gets(const struct bps_task *task);
 /* The header of a PUSH of this worker's whole contribution. */
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out);
 /* The peer will ask for a frame of the task. False: no memory, and the job has failed. */
@@ -219,6 +226,22 @@ void bps_local_hand_over(struct bps_tensor_entry *tensor);
 /* FEEDBACK, from a peer. */
 bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
 
+/* ---- local_group.c: process groups, where this host is the job ---- */
+/* The engine of a process group, or of all; NULL: nobody has announced it here. */
+struct bps_sum *bps_local_engine(const struct bps_local *local, uint32_t group);
+/* Before the first frame of a process group (NULL: of all) to a leader. False: no memory, and the job has failed. */
+bool bps_local_announce(struct bps_local_peer *leader, struct bps_process_group *group);
+/* GROUP, from a member. */
+bps_status bps_local_announced(struct bps_local *local, uint32_t rank, const struct bps_header *header,
+                               struct bps_reader *payload);
+/* Something has happened to a worker. */
+void bps_local_each_engine(const struct bps_local *local, void (*tell)(struct bps_sum *sum, uint32_t rank),
+                           uint32_t rank);
+/* Makes a pass in each engine that has one to make. False: none is left. */
+bool bps_local_work(const struct bps_local *local);
+/* Looks for rounds that wait too long, and for groups that have ended. */
+void bps_local_look(struct bps_local *local, uint64_t now);
+
 /* ---- local_lead.c: what a leader does ---- */
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);
 bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
@@ -236,6 +259,6 @@ extern const struct bps_local_step bps_local_exchange;
 /* We cannot go on with a round: the others are told, by way of the leader. */
 void bps_local_exchange_poison(struct bps_local *local, const struct bps_notice *poison);
 /* Event: the sum is where the task wants it. */
-void bps_local_exchanged(void *local, void *task);
+void bps_local_exchanged(void *owner, void *task);
 
 #endif

@@ -102,7 +102,7 @@ static bool local_exchange_start(struct bps_task *task)
     struct bps_contribution own;
     bps_status status = bps_frame_contribution(&header, &own);
     if (status == BPS_OK) {
-        status = bps_exchange_enter(local->sum, &own, &exchange->round);
+        status = bps_exchange_enter(local->all.sum, &own, &exchange->round);
     }
     if (status == BPS_OK && exchange->round == NULL) {
         return false; /* the round has failed, and with it the task */
@@ -173,9 +173,9 @@ static void local_exchange_speak(const struct bps_tensor_entry *tensor, const st
     struct bps_local *local = tensor->worker->local;
     struct bps_local_peer *leader = bps_local_leader_of(tensor, poison->id.partition);
     if (leader->rank == local->worker->job.rank) {
-        bps_sum_poison(local->sum, leader->rank, poison);
+        bps_sum_poison(local->all.sum, leader->rank, poison);
     } else if (leader->link == NULL || leader->left) {
-        bps_sum_fail(local->sum, poison);
+        bps_sum_fail(local->all.sum, poison);
     } else {
         struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, 0);
         header.view = bps_tensor_view(tensor);
@@ -201,7 +201,7 @@ static bool local_exchange_refuse(struct bps_tensor_entry *tensor, uint32_t part
     const struct bps_notice poison = {
         .kind = BPS_NOTICE_POISON, .id = id, .bytes = bytes, .status = status, .text = text, .answer = answer};
     struct bps_exchange_round *round;
-    bps_status entered = bps_exchange_enter(tensor->worker->local->sum, &own, &round);
+    bps_status entered = bps_exchange_enter(tensor->worker->local->all.sum, &own, &round);
     if (entered != BPS_OK) {
         bps_worker_fail(tensor->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
@@ -228,8 +228,8 @@ const struct bps_local_step bps_local_exchange = {
     .sent = local_exchange_sent,
 };
 
-void bps_local_exchanged(void *local, void *task)
+void bps_local_exchanged(void *owner, void *task)
 {
-    (void)local;
+    (void)owner;
     bps_task_done(task, BPS_OK, NULL);
 }

@@ -61,7 +61,9 @@ static bps_status hear(struct bps_local_peer *peer, const struct bps_header *hea
         return BPS_ERR_PROTOCOL;
     }
     if (header->type == BPS_FRAME_POISON) {
-        return local->dropped ? BPS_OK : bps_frame_poison(local->sum, peer->rank, header, text);
+        struct bps_sum *sum = bps_local_engine(local, header->group);
+        bps_status known = sum != NULL ? BPS_OK : BPS_ERR_PROTOCOL;
+        return local->dropped ? BPS_OK : known != BPS_OK ? known : bps_frame_poison(sum, peer->rank, header, text);
     }
     if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {
         return local->dropped ? BPS_OK : bps_local_fail(local, header, text);
@@ -86,7 +88,7 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
     case BPS_FRAME_LEAVE:
         peer->left = true;
         if (!local->dropped) {
-            bps_sum_leave(local->sum, peer->rank);
+            bps_local_each_engine(local, bps_sum_leave, peer->rank);
             local->device_ops->left(peer);
         }
         return BPS_OK;
@@ -97,6 +99,8 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
     case BPS_FRAME_STALLED:
         bps_get_text(payload, text, sizeof text);
         return hear(peer, header, text);
+    case BPS_FRAME_GROUP:
+        return bps_local_announced(local, peer->rank, header, payload);
     case BPS_FRAME_FEEDBACK:
         return bps_local_handed(peer, header, payload);
     default:

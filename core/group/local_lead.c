@@ -35,10 +35,18 @@ static struct lead *lead_of(const struct bps_task *task)
     return bps_task_context(task);
 }
 
+/* By the `owner` of an engine. */
+static struct bps_local *local_of(const void *served)
+{
+    return ((const struct bps_served *)served)->host;
+}
+
 static struct bps_task *task_of(struct bps_local *local, const struct bps_sum_slice *slice)
 {
-    const struct bps_header header = {
-        .tensor = slice->id.tensor, .partition = slice->id.partition, .round = slice->id.round};
+    const struct bps_header header = {.tensor = slice->id.tensor,
+                                      .partition = slice->id.partition,
+                                      .round = slice->id.round,
+                                      .group = ((const struct bps_served *)bps_sum_owner(slice))->group};
     return bps_task_find(local->worker, &header);
 }
 
@@ -65,7 +73,8 @@ bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_
         bps_sink_discard(*sink);
         return BPS_OK;
     }
-    bps_status status = bps_frame_push(peer->local->sum, peer->rank, header, &peer->cursor);
+    struct bps_sum *sum = bps_local_engine(peer->local, header->group);
+    bps_status status = sum != NULL ? bps_frame_push(sum, peer->rank, header, &peer->cursor) : BPS_ERR_PROTOCOL;
     if (status == BPS_OK && header->length == 0 && peer->cursor.round != NULL) {
         bps_sum_take(*sink, 0, NULL, 0);
     }
@@ -79,12 +88,15 @@ static bool contribute(struct bps_task *task)
     struct lead *lead = lead_of(task);
     struct bps_header header;
     *lead = (struct lead){.outstanding = 0};
-    if (worker->local->dropped) {
+    struct bps_process_group *group = task->tensor->operation.group;
+    if (worker->local->dropped || !bps_local_announce(&worker->local->peer[worker->local->place], group)) {
         return false; /* it ends with the job */
     }
     bps_local_push_header(task, 0, &header);
-    lead->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header.length};
-    bps_status status = bps_frame_push(worker->local->sum, worker->job.rank, &header, cursor);
+    void *answer = bps_local_gets(task) ? task->dst : NULL;
+    lead->loan = (struct bps_loan){.data = task->src, .answer = answer, .bytes = header.length};
+    bps_status status =
+        bps_frame_push(bps_local_engine(worker->local, header.group), worker->job.rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {
         status = header.length > 0 ? bps_sum_lend(&cursor->sink, &lead->loan) : BPS_AGAIN;
         if (status == BPS_AGAIN) {
@@ -114,12 +126,12 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
 
 static void lead_on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_local *)owner)->worker->job.epoch, 0);
+    bps_frame_result(slice, local_of(owner)->worker->job.epoch, ((const struct bps_served *)owner)->group);
 }
 
 static void lead_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     if (rank == local->worker->job.rank) {
         own_result(local, slice);
@@ -142,7 +154,7 @@ static void lead_on_result(void *owner, uint32_t rank, struct bps_sum_slice *sli
 
 static void on_summed(void *owner, struct bps_sum_slice *slice)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     struct bps_task *task = task_of(local, slice);
     if (task == NULL) {
         return; /* the job has failed meanwhile */
@@ -163,7 +175,7 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
 static void on_work(void *arg)
 {
     struct bps_local *local = arg;
-    local->working = !local->dropped && bps_sum_work(local->sum);
+    local->working = !local->dropped && bps_local_work(local);
     if (local->working) {
         bps_loop_defer_for(local->worker->loop, local, on_work, local);
     }
@@ -171,7 +183,7 @@ static void on_work(void *arg)
 
 static void on_due(void *owner)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     if (!local->working) {
         local->working = true;
         bps_loop_defer_for(local->worker->loop, local, on_work, local);
@@ -182,8 +194,9 @@ static void on_due(void *owner)
 
 static void lead_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
-    struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, 0);
+    struct bps_local *local = local_of(owner);
+    struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, 0);
+    header.group = ((const struct bps_served *)owner)->group;
     if (local->dropped) {
         return; /* the operations end with the job */
     }
@@ -198,7 +211,7 @@ static void lead_on_notice(void *owner, uint32_t rank, const struct bps_notice *
 
 static bool lead_on_failed(void *owner, const struct bps_notice *notice)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
     struct bps_header poison = bps_notice_header(notice, local->worker->job.epoch, flags);
     poison.type = BPS_FRAME_POISON;
@@ -211,7 +224,7 @@ static bool lead_on_failed(void *owner, const struct bps_notice *notice)
 
 static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->job.epoch};
     if (rank == local->worker->job.rank || peer->link == NULL || local->dropped) {
@@ -230,7 +243,7 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text)
 {
-    return bps_frame_fail(local->sum, header, text);
+    return bps_frame_fail(local->all.sum, header, text);
 }
 
 /* ---- loans that are not mapped ---- */
@@ -256,7 +269,7 @@ static bps_status lead_lose(struct bps_local_peer *peer, const char *callback, b
 static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
                                uint32_t bytes)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
     BPS_CALLING(local->transport, "loan_read", NULL);
@@ -268,7 +281,7 @@ static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan
 static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
                                 uint32_t bytes)
 {
-    struct bps_local *local = owner;
+    struct bps_local *local = local_of(owner);
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
     BPS_CALLING(local->transport, "loan_write", NULL);
@@ -354,7 +367,9 @@ static bool lead_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uin
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
-    bps_frame_poison(worker->local->sum, worker->job.rank, &header, text);
+    if (bps_local_announce(&worker->local->peer[worker->local->place], tensor->operation.group)) {
+        bps_frame_poison(bps_local_engine(worker->local, header.group), worker->job.rank, &header, text);
+    }
     return true;
 }
 
@@ -454,15 +469,17 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
     if (status != BPS_OK) {
         return status;
     }
-    uint32_t *group = bps_book_groups(book);
-    if (group == NULL) {
+    local->group_of = bps_book_groups(book);
+    if (local->group_of == NULL) {
         return BPS_ERR_NOMEM;
     }
-    const struct bps_sum_config config = {
+    local->all.host = local;
+    local->groups.config = &local->config;
+    local->config = (struct bps_sum_config){
         .workers = book->workers,
         .partition = worker->partition,
         .slice = worker->partition,
-        .group = group,
+        .group = local->group_of,
         .only = book->member[worker->job.rank].group,
         .leader = worker->job.rank,
         .partial = !local->final,
@@ -470,9 +487,9 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
         .ops = {[BPS_KEY_EXCHANGE] = local->exchanges ? &bps_exchange_ops : NULL},
         .reducer = worker->reducer,
         .events = &events,
-        .owner = local,
+        .owner = &local->all,
     };
-    status = bps_sum_new(&config, &local->sum);
-    free(group);
+    status = bps_sum_new(&local->config, &local->all.sum);
+    local->config.ops[BPS_KEY_EXCHANGE] = NULL; /* what is exchanged has a name */
     return status;
 }

@@ -42,6 +42,9 @@ static bool lend_start(struct bps_task *task)
         bps_local_leader_left(task);
         return false;
     }
+    if (!bps_local_announce(leader, task->tensor->operation.group)) {
+        return false;
+    }
     bps_local_push_header(task, 0, &header);
     bps_header_encode(&header, lend->header);
     bps_local_enqueue(leader, task, &task->place);
@@ -51,6 +54,7 @@ static bool lend_start(struct bps_task *task)
 static void lend_frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
 {
     struct lend *lend = bps_task_context(task);
+    bool answered = task->bytes > 0 && bps_local_gets(task);
     (void)peer;
     lend->sent = true;
     lend->outstanding++;
@@ -59,7 +63,8 @@ static void lend_frame(struct bps_task *task, struct bps_local_peer *peer, struc
         .payload = task->src,
         .bytes = task->bytes,
         .cookie = task,
-        .answer = task->bytes > 0 ? task->dst : NULL,
+        .answer = answered ? task->dst : NULL,
+        .lends = task->bytes > 0 && !answered,
     };
 }
 
@@ -88,12 +93,14 @@ static void lend_left(struct bps_task *task, uint32_t rank)
 static bool lend_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                         const char *text, bool answer)
 {
-    const struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
+    struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
     if (leader->link == NULL) {
         return false; /* it has left, and ends no round any more */
     }
-    bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+    if (bps_local_announce(leader, tensor->operation.group)) {
+        bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
     return true;
 }
 
@@ -160,7 +167,7 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
     struct lend *lend = here ? bps_task_context(task) : NULL;
     if (lend == NULL || !lend->sent || lend->received || header->offset != 0 ||
         bps_local_leader_of(task->tensor, task->partition) != peer ||
-        (header->length != 0 && header->length != task->bytes)) {
+        (header->length != 0 && (header->length != task->bytes || !bps_local_gets(task)))) {
         return BPS_ERR_PROTOCOL;
     }
     if (header->length == 0) { /* empty, or in its place already */

@@ -146,7 +146,8 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     bool over = peer->left || worker->phase == BPS_WORKER_LEAVING;
     if (over) {
         bps_sum_abandon(&peer->cursor);
-        bps_sum_gone(peer->local->sum, peer->rank);
+        bps_served_lane_ended(&peer->local->groups, peer->rank, 0);
+        bps_local_each_engine(peer->local, bps_sum_gone, peer->rank);
         bps_heap_fini(&peer->pushes);
         bps_tasks_left(worker, peer->rank);
     } else {

@@ -9,7 +9,7 @@
 
 bool bps_local_has_peers(const struct bps_local *local)
 {
-    return local != NULL && local->sum != NULL;
+    return local != NULL && local->all.sum != NULL;
 }
 
 bool bps_local_is_final(const struct bps_local *local)
@@ -19,13 +19,26 @@ bool bps_local_is_final(const struct bps_local *local)
 
 /* ---- what is summed here, and who leads ---- */
 
+/*
+ * Blocks, and operations of process groups: where this host is the job, and everybody has a link to everybody. Beside
+ * other hosts each worker sends its own to the shards.
+ */
+static bool goes_within_host(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    const struct bps_local *local = tensor->worker->local;
+    const struct bps_process_group *group = tensor->operation.group;
+    bool alone = (group != NULL && group->n == 1) || bps_is_own_block(tensor, partition);
+    return local->final && bps_leaders(local->size) == local->size && !alone;
+}
+
 bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_local *local = tensor->worker->local;
-    bool block = partition >= BPS_BLOCKS; /* each is sent by its worker */
-    if (block || tensor->operation.group != NULL || !bps_local_has_peers(local) || tensor->named.form.keeps ||
-        tensor->job.row > 0) {
+    if (!bps_local_has_peers(local) || tensor->named.form.keeps || tensor->job.row > 0) {
         return false;
+    }
+    if (partition >= BPS_BLOCKS || tensor->operation.group != NULL) {
+        return goes_within_host(tensor, partition);
     }
     return local->final || (!tensor->named.unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);
 }
@@ -37,11 +50,24 @@ uint32_t bps_local_divisor(const struct bps_operation *operation)
     return bps_group_divisor(operation->op, operation->request.dtype, tensor->worker->local->size);
 }
 
+/* The rank of the one of all, or of a process group, whose it is: of blocks see node/unnamed.h; messages meet there. */
+static uint32_t leading_rank(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    const struct bps_process_group *group = tensor->operation.group;
+    uint32_t n = group != NULL ? group->n : tensor->worker->local->size;
+    uint32_t number = partition >= BPS_BLOCKS ? partition - BPS_BLOCKS : tensor->id + partition;
+    number = tensor->operation.kind == BPS_KIND_MESSAGE ? 1 : number;
+    return bps_process_group_rank(group, number % n);
+}
+
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     bps_assert(bps_local_has_peers(tensor->worker->local));
     bps_assert(tensor->named.unnamed || partition < tensor->placed.n);
     struct bps_local *local = tensor->worker->local;
+    if (partition >= BPS_BLOCKS || tensor->operation.group != NULL) {
+        return &local->peer[leading_rank(tensor, partition)]; /* the place is the rank: this host is the job */
+    }
     uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
     return &local->peer[tensor->named.unnamed ? bps_leader_place(local->size, leader)
                                               : tensor->placed.partition[partition].lead];
@@ -79,6 +105,11 @@ bool bps_local_meets(const struct bps_local *local, uint32_t place)
     return place != local->place && (bps_leads(local->size, place) || bps_leads(local->size, local->place));
 }
 
+bool bps_local_gets(const struct bps_task *task)
+{
+    return task->roles.to == BPS_EVERYBODY || task->roles.to == task->tensor->worker->job.rank;
+}
+
 void bps_local_kick(struct bps_local_peer *peer)
 {
     if (peer->link != NULL) {
@@ -88,8 +119,7 @@ void bps_local_kick(struct bps_local_peer *peer)
 
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out)
 {
-    const struct bps_operation *operation = &task->tensor->operation;
-    bool brings = bps_brings(&operation->roles, task->tensor->worker->job.rank);
+    bool brings = bps_brings(&task->roles, task->tensor->worker->job.rank);
     bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (brings ? 0 : BPS_FLAG_EMPTY)), out);
 }
 

@@ -56,7 +56,8 @@ static bps_status failed(struct bps_worker *worker, const struct bps_header *hea
     const struct bps_round_id id = bps_frame_round(header);
     const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
-    bool led = bps_sum_is_open(local->sum, &id) || (tensor != NULL && bps_is_summed_here(tensor, header->partition));
+    bool led =
+        bps_sum_is_open(local->all.sum, &id) || (tensor != NULL && bps_is_summed_here(tensor, header->partition));
     if (local->device_ops->asks(worker, header)) {
         return bps_local_fail(local, header, text);
     }

@@ -59,11 +59,11 @@ static uint32_t *read_announced(struct bps_reader *payload, uint32_t n, uint32_t
     return member;
 }
 
-/* The workers of a group push one by one: nobody sums for others before. */
+/* The workers of a group push one by one: nobody sums for others before. Who aggregates does so for its host. */
 static bps_status make_engine(struct bps_served *group, const struct bps_sum_config *like, struct bps_sum *all)
 {
     struct bps_sum_config config = *like;
-    config.group = NULL;
+    config.group = like->only == BPS_SUM_ALL ? NULL : like->group;
     config.members = group->member;
     config.members_count = group->members;
     config.parent = all;
@@ -72,7 +72,7 @@ static bps_status make_engine(struct bps_served *group, const struct bps_sum_con
     return bps_sum_new(&config, &group->sum);
 }
 
-static bps_status begin_group(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t id,
+static bps_status begin_group(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t id,
                               uint32_t *member, uint32_t n, struct bps_served **out)
 {
     struct bps_served *group = calloc(1, sizeof *group);
@@ -80,7 +80,7 @@ static bps_status begin_group(struct bps_served_groups *groups, struct bps_sum *
         free(member);
         return BPS_ERR_NOMEM;
     }
-    *group = (struct bps_served){.shard = shard, .group = id, .member = member, .members = n};
+    *group = (struct bps_served){.host = host, .group = id, .member = member, .members = n};
     group->lanes = calloc(n, sizeof *group->lanes);
     bps_status status = group->lanes != NULL ? make_engine(group, groups->config, all) : BPS_ERR_NOMEM;
     if (status == BPS_OK) {
@@ -102,7 +102,7 @@ static bps_status refuse_group(uint32_t rank, uint32_t id, const char *why)
 }
 
 /* The group of an announcement, which is the first one or says what the others have said. */
-static bps_status announced(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t rank,
+static bps_status announced(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t rank,
                             uint32_t id, struct bps_reader *payload, struct bps_served **out)
 {
     uint32_t workers = groups->config->workers, n = bps_get_u32(payload);
@@ -124,16 +124,16 @@ static bps_status announced(struct bps_served_groups *groups, struct bps_sum *al
         free(member);
         return BPS_ERR_PROTOCOL;
     }
-    return begin_group(groups, all, shard, id, member, n, out);
+    return begin_group(groups, all, host, id, member, n, out);
 }
 
-bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t rank,
+bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t rank,
                                uint32_t lane, const struct bps_header *header, struct bps_reader *payload)
 {
     bps_assert(lane < BPS_SERVED_LANES);
     bool ends = (header->flags & BPS_FLAG_ENDS) != 0;
     struct bps_served *group = known(groups, header->group);
-    bps_status status = ends ? BPS_OK : announced(groups, all, shard, rank, header->group, payload, &group);
+    bps_status status = ends ? BPS_OK : announced(groups, all, host, rank, header->group, payload, &group);
     if (status != BPS_OK) {
         return status;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * served.h - the process groups of a job at one shard: each has a summation engine of its own, in which its members
- * alone take part. One thread.
+ * served.h - the process groups of a job at whoever sums for them, a shard or a worker: each has a summation engine of
+ * its own, in which its members alone take part. One thread.
  *
  * A group begins here when the first member announces it on a connection. It ends when all connections on which it was
  * announced have taken that back, or have ended, and no round of it is open: so nothing of it can be on its way. All
@@ -21,7 +21,7 @@
 
 /* The `owner` of an engine: one of these for each, the first for all workers. */
 struct bps_served {
-    void *shard;
+    void *host;     /* who sums */
     uint32_t group; /* its id; 0: all workers */
     struct bps_sum *sum;
     uint32_t members;
@@ -39,7 +39,7 @@ struct bps_served_groups {
  * A member announces a group on one of its connections, or takes that back: frame and payload of a GROUP.
  * BPS_ERR_PROTOCOL: it is no member, the ranks make no sense, or others have announced other ones. BPS_ERR_NOMEM.
  */
-bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum *all, void *shard, uint32_t rank,
+bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t rank,
                                uint32_t lane, const struct bps_header *header, struct bps_reader *payload);
 /* The engine of a group; NULL: nobody has announced it. */
 struct bps_sum *bps_served_find(const struct bps_served_groups *groups, uint32_t id);

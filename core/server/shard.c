@@ -134,12 +134,12 @@ static void shard_give_up(struct peer *peer, uint32_t rank)
 static void shard_on_finished(void *owner, struct bps_sum_slice *slice)
 {
     const struct bps_served *served = owner;
-    bps_frame_result(slice, ((const struct bps_shard *)served->shard)->epoch, served->group);
+    bps_frame_result(slice, ((const struct bps_shard *)served->host)->epoch, served->group);
 }
 
 static void shard_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
-    struct bps_shard *shard = ((const struct bps_served *)owner)->shard;
+    struct bps_shard *shard = ((const struct bps_served *)owner)->host;
     bps_assert(rank < shard->workers);
     struct peer *peer = &shard->peers[rank];
     if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice, NULL)) {
@@ -164,7 +164,7 @@ static void shard_tell(const struct peer *peer, const struct bps_header *header,
 static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     const struct bps_served *served = owner;
-    const struct bps_shard *shard = served->shard;
+    const struct bps_shard *shard = served->host;
     bps_assert(rank < shard->workers);
     struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
     header.group = served->group;
@@ -173,7 +173,7 @@ static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice 
 
 static void shard_on_want(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
-    const struct bps_shard *shard = ((const struct bps_served *)owner)->shard;
+    const struct bps_shard *shard = ((const struct bps_served *)owner)->host;
     const struct bps_header header = {.type = BPS_FRAME_WANT,
                                       .flags = slice->id.kind == BPS_KEY_VALUE ? BPS_FLAG_KEEPS : 0,
                                       .epoch = shard->epoch,
@@ -778,7 +778,7 @@ bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const cha
     }
     shard->conf = conf;
     shard->number = number;
-    shard->all.shard = shard;
+    shard->all.host = shard;
     shard->groups.config = &shard->config;
     pthread_mutex_init(&shard->late_lock, NULL);
     shard->pinning = pinning;

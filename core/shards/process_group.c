@@ -49,16 +49,12 @@ bool bps_remote_announce(struct bps_remote *remote, struct bps_process_group *gr
     if (room && group->announced[remote->index]) {
         return true;
     }
-    bps_writer_init(&members);
-    bps_put_u32(&members, group->n);
-    for (uint32_t i = 0; i < group->n; i++) {
-        bps_put_u32(&members, group->rank[i]);
-    }
+    bps_process_group_write(group, &members);
     bool memory = room && !members.failed;
     if (memory) {
         tell_lanes(remote, group, 0, &members);
         group->announced[remote->index] = true;
-        group->take_back = announce_end;
+        group->take_back[BPS_TOLD_SHARDS] = announce_end;
     } else {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
     }

@@ -150,7 +150,7 @@ static bps_status choose_chunk(struct pass *pass)
     for (uint32_t i = 0; i < pass->slice->round->ranks->n; i++) {
         const struct bps_loan *loan = loan_in(pass, i);
         lent = lent || loan != NULL;
-        mapped = mapped && (loan == NULL || (loan->data != NULL && loan->answer != NULL));
+        mapped = mapped && (loan == NULL || loan->data != NULL);
     }
     pass->chunk = mapped ? CHUNK_MAPPED : CHUNK_COPIED;
     if (pass->unmapped > 1) {
@@ -160,8 +160,8 @@ static bps_status choose_chunk(struct pass *pass)
     if (!lent) {
         pass->chunk = pass->slice->bytes; /* nothing to be copied while it is warm */
     }
-    bool apart = pass->direct == NULL && bps_sums(&pass->slice->round->spec.roles);
-    size_t bytes = (size_t)(pass->unmapped + apart) * pass->chunk;
+    bool sums = bps_sums(&pass->slice->round->spec.roles), apart = pass->direct == NULL;
+    size_t bytes = sums ? (size_t)(pass->unmapped + apart) * pass->chunk : apart ? pass->chunk : 0;
     if (bytes > sum->scratch_bytes) {
         free(sum->scratch);
         sum->scratch = aligned_alloc(4096, bytes);
@@ -170,11 +170,12 @@ static bps_status choose_chunk(struct pass *pass)
     return sum->scratch != NULL || bytes == 0 ? BPS_OK : BPS_ERR_NOMEM;
 }
 
-/* Where the sources have these bytes. *scratch: memory behind what was copied. */
+/* Where the sources have these bytes. *scratch: memory behind what was copied. What is moved comes to its place. */
 static bps_status fetch(struct pass *pass, uint32_t offset, uint32_t bytes, char **scratch)
 {
     struct bps_sum *sum = pass->slice->round->sum;
-    *scratch = sum->scratch;
+    bool moves = pass->direct != NULL && !bps_sums(&pass->slice->round->spec.roles);
+    *scratch = moves ? pass->direct + offset : sum->scratch;
     for (uint32_t i = 0; i < pass->sources; i++) {
         const char *block = bps_parts(pass->slice)[sum->origin[i]].block.data;
         const char *data = block != NULL ? block + offset : NULL;

@@ -141,7 +141,7 @@ static bool is_pair(const struct bps_sum *sum, const struct bps_roles *roles)
 static void choose_ranks(struct bps_round *round, const struct bps_roles *roles)
 {
     bool ascends = roles->from < roles->to;
-    if (is_pair(round->sum, roles) && !bps_aggregates(round->sum)) {
+    if (is_pair(round->sum, roles) && !bps_is_partial(round->sum)) {
         round->pair[0] = ascends ? roles->from : roles->to;
         round->pair[1] = ascends ? roles->to : roles->from;
         round->two = (struct bps_ranks){.n = 2, .workers = round->sum->config.workers, .rank = round->pair};

@@ -106,12 +106,14 @@ static bool rounds_has(const struct bps_sum *sum, const struct bps_round_id *id,
     return bps_is_partition(bytes, sum->config.partition, number, size);
 }
 
-/* Whether it is one of blocks, which alone have one who gets them; they are sent one by one, to others. */
-static bool fits_blocks(const struct bps_contribution *c)
+/* Whether it is one of blocks, which alone have one who gets them; they are sent one by one, to or from a leader. */
+static bool fits_blocks(const struct bps_sum *sum, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
     bool moved = !c->for_group && spec->roles.from != spec->roles.to;
-    return spec->kind > BPS_KIND_BROADCAST && (bps_sums(&spec->roles) || moved);
+    bool all = !bps_aggregates(sum) || bps_sums(&spec->roles) || spec->roles.to == BPS_EVERYBODY;
+    bool here = all || spec->roles.from == sum->config.leader || spec->roles.to == sum->config.leader;
+    return spec->kind > BPS_KIND_BROADCAST && here && (bps_sums(&spec->roles) || moved);
 }
 
 /* What holds for every contribution of a worker that works, whatever the others do. */
@@ -123,7 +125,7 @@ static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struc
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }
     if (spec->kind > BPS_KIND_BROADCAST || spec->roles.to != BPS_EVERYBODY) {
-        return fits_blocks(c) && rounds_fits(sum, !bps_brings(&spec->roles, rank), c);
+        return fits_blocks(sum, c) && rounds_fits(sum, !bps_brings(&spec->roles, rank), c);
     }
     bool brings = bps_sums(&spec->roles) ||
                   bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);

@@ -122,6 +122,11 @@ bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
     return slice->key->ops->wants(slice, rank);
 }
 
+void *bps_sum_owner(const struct bps_sum_slice *slice)
+{
+    return slice->key->sum->config.owner;
+}
+
 void bps_sum_delivered(struct bps_sum_slice *slice)
 {
     slice->key->ops->delivered(slice);

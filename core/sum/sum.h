@@ -233,6 +233,8 @@ bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank);
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank);
 /* Whether the result was there before this worker's contribution, which is not in it. */
 bool bps_sum_is_late(const struct bps_sum_slice *slice, uint32_t rank);
+/* The owner of its engine. */
+void *bps_sum_owner(const struct bps_sum_slice *slice);
 /* A slice was delivered to one worker. */
 void bps_sum_delivered(struct bps_sum_slice *slice);
 /*

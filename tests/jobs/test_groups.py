@@ -67,7 +67,8 @@ class Groups(unittest.TestCase):
 
     def test_lost_server(self):
         """What a group has summed there is not kept: the job ends, and says why."""
-        with harness.Job([PROGRAM, "endless"], workers=2, servers=2) as job:
+        off = options(["worker.hierarchy=off"])  # else their host sums it
+        with harness.Job([PROGRAM, "endless"], workers=2, servers=2, options=off) as job:
             job.wait_for("begun", "worker 0")
             os.kill(job.pid("server 1"), signal.SIGKILL)
             result = job.wait()
