@@ -6,12 +6,14 @@
 #include <sys/signalfd.h>
 
 #include "base/log.h"
+#include "base/log_of.h"
 
 void bps_role_begin(const struct bps_conf *conf, const char *identity)
 {
     bps_log_read_environment();
     bps_log_set_level(conf->log.level + 1);
     bps_log_hide_time(conf->log.hide_time);
+    bps_log_of_set(&conf->log.levels, &conf->log.calls);
     bps_log_set_identity(identity);
     signal(SIGPIPE, SIG_IGN);
 }

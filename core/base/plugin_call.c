@@ -10,13 +10,25 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+
+#define DEPTH 8u
+
 struct thread {
     struct bps_plugin_calls calls; /* first */
     LIST_ENTRY(thread) entry;
     pid_t id;
+    uint64_t began[DEPTH]; /* of the timed calls that it is in, from the outermost on */
+    uint32_t depth;
+    bool has_status; /* of the innermost */
+    int status;
 };
 
 _Thread_local struct bps_plugin_calls *bps_plugin_calls_here;
+/* The same, and also while calls are timed. A handler of a signal reads it: that must not need memory. */
+static _Thread_local struct thread *thread_here __attribute__((tls_model("initial-exec")));
+static atomic_bool timing;
 static struct thread spare;                                       /* of threads for which there is no memory */
 static pthread_mutex_t threads_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static LIST_HEAD(, thread) threads = LIST_HEAD_INITIALIZER(threads);
@@ -39,13 +51,14 @@ static void plugin_call_leave(void *arg)
     LIST_REMOVE(thread, entry);
     unlock_threads();
     bps_plugin_calls_here = NULL;
+    thread_here = NULL;
     free(thread);
 }
 
 /* Of the threads of the parent, a child has only the calling one. */
 static void plugin_call_in_child(void)
 {
-    struct thread *here = (struct thread *)bps_plugin_calls_here;
+    struct thread *here = thread_here;
     LIST_INIT(&threads);
     if (here != NULL) {
         here->id = gettid();
@@ -60,18 +73,33 @@ __attribute__((constructor)) static void plugin_call_prepare(void)
     pthread_atfork(lock_threads, unlock_threads, plugin_call_in_child);
 }
 
-struct bps_plugin_calls *bps_plugin_calls_first(void)
+static struct thread *make_thread(void)
 {
     struct thread *thread = calloc(1, sizeof *thread);
     if (thread == NULL) {
-        return &spare.calls;
+        return &spare;
     }
     thread->id = gettid();
     lock_threads();
     LIST_INSERT_HEAD(&threads, thread, entry);
     unlock_threads();
     pthread_setspecific(leaving, thread);
-    return bps_plugin_calls_here = &thread->calls;
+    return thread_here = thread;
+}
+
+uintptr_t bps_plugin_calls_first(const struct bps_plugin_names *names)
+{
+    struct thread *thread = thread_here != NULL ? thread_here : make_thread();
+    bool times = atomic_load_explicit(&timing, memory_order_relaxed);
+    if (!times && thread != &spare) {
+        bps_plugin_calls_here = &thread->calls;
+    }
+    if (times && thread != &spare && names->timed && thread->depth < DEPTH) {
+        thread->began[thread->depth++] = bps_now();
+        thread->has_status = false;
+        return (uintptr_t)&thread->calls | 1;
+    }
+    return (uintptr_t)&thread->calls;
 }
 
 void bps_plugin_calls_each(void (*fn)(void *arg, pid_t thread, const struct bps_plugin_calls *calls), void *arg)
@@ -132,6 +160,39 @@ bool bps_plugin_call_text(const struct bps_plugin_calls *calls, char *text, size
     return true;
 }
 
+/* ---- calls that are timed ---- */
+
+void bps_plugin_calls_time(bool wanted)
+{
+    atomic_store_explicit(&timing, wanted, memory_order_relaxed);
+    bps_plugin_calls_here = wanted ? NULL : bps_plugin_calls_here;
+}
+
+void bps_plugin_call_status(int status)
+{
+    if (thread_here != NULL) {
+        thread_here->has_status = true;
+        thread_here->status = status;
+    }
+}
+
+void bps_plugin_call_timed(struct bps_plugin_call *call)
+{
+    struct thread *thread = thread_here;
+    uint64_t took = bps_now() - thread->began[--thread->depth];
+    uint32_t level = call->names->level;
+    char text[600], status[40] = "";
+    call->calls = &thread->calls;
+    if (thread->has_status) {
+        snprintf(status, sizeof status, ", returned %d", thread->status);
+    }
+    thread->has_status = false;
+    if (BPS_LOG_INFO <= (level != 0 ? level : bps_log_level())) {
+        plugin_call_describe(call, text, sizeof text);
+        bps_log_write(BPS_LOG_INFO, "calls", "%s: %.3f us%s", text, (double)took / 1e3, status);
+    }
+}
+
 /* ---- the last words of a process ---- */
 
 static const struct {
@@ -148,7 +209,7 @@ static void say(const char *what)
 {
     static atomic_bool said;
     char text[600], line[700] = "byteps: ";
-    if (bps_plugin_calls_here == NULL || !bps_plugin_call_text(bps_plugin_calls_here, text, sizeof text) ||
+    if (thread_here == NULL || !bps_plugin_call_text(&thread_here->calls, text, sizeof text) ||
         atomic_exchange(&said, true)) {
         return;
     }

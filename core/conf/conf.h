@@ -124,6 +124,7 @@ struct bps_conf_affinity {
 struct bps_conf_log {
     uint32_t level; /* BPS_LOG_* - 1: index into error|warn|info|debug|trace */
     bool hide_time;
+    struct bps_list levels, calls; /* of instances of plugins: see log_of.h */
 };
 
 struct bps_conf_trace {

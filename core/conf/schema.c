@@ -149,6 +149,12 @@ static const struct bps_option log_table[] = {
      "The least important messages that are written."},
     {"hide_time", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_log, hide_time), "false", NULL,
      "Leaves the time out of messages."},
+    {"levels", BPS_OPT_LIST, 0, offsetof(struct bps_conf_log, levels), "", NULL,
+     "Levels of single plugins, as [ \"net=debug\", \"worker.graph[0]=trace\" ]: an instance by its name or its place "
+     "in this file, or all instances of a plugin by its name."},
+    {"calls", BPS_OPT_LIST, 0, offsetof(struct bps_conf_log, calls), "", NULL,
+     "Plugins, named likewise, of which each callback is a line at level info: its tensor, the time in it, and the "
+     "status that it returned."},
     {0},
 };
 

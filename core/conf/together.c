@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cpus.h"
+#include "base/log_of.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/validate.h"
@@ -71,6 +72,22 @@ static void check_sizes(struct bps_check *check)
     if (worker->slice > worker->partition) {
         problem_at(check, "worker.slice", "larger than worker.partition, which is %s; expected %u..%s", partition,
                    GRAIN, partition);
+    }
+}
+
+/* ---- logging ---- */
+
+static void check_levels(struct bps_check *check)
+{
+    const struct bps_list *levels = &check->conf->log.levels;
+    size_t length;
+    for (uint32_t i = 0; i < levels->count; i++) {
+        if (bps_log_of_parse(levels->items[i], &length) == 0) {
+            problem_at(check, "log.levels",
+                       "'%.80s' is not NAME=LEVEL; expected an instance or a plugin and error, warn, info, debug or "
+                       "trace, such as net=debug",
+                       levels->items[i]);
+        }
     }
 }
 
@@ -296,9 +313,9 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes,  check_ranks,     check_elastic, check_colocated,
-                                      check_job,    check_scheduler, check_quorum,  check_ports,
-                                      check_secret, check_encrypt,   check_cores};
+    static const check_fn checks[] = {check_sizes,     check_levels, check_ranks,     check_elastic,
+                                      check_colocated, check_job,    check_scheduler, check_quorum,
+                                      check_ports,     check_secret, check_encrypt,   check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/tensor.h"
 #include "base/report.h"
 #include "plugin/returned.h"
 
@@ -116,28 +115,23 @@ bps_status bps_ask_attr(struct bps_instance *instance, struct bps_report *report
 /* The type that elements are accumulated in, as reducer.h says. */
 static uint32_t accumulator_of(uint32_t dtype)
 {
-    return bps_is_integer(dtype) || dtype == BPS_FLOAT64 || dtype == BPS_BOOL ? dtype : BPS_FLOAT32;
+    const uint32_t narrow = BPS_DTYPE_BIT(BPS_FLOAT16) | BPS_DTYPE_BIT(BPS_BFLOAT16) |
+                            BPS_DTYPE_BIT(BPS_FLOAT8_E4M3FN) | BPS_DTYPE_BIT(BPS_FLOAT8_E5M2);
+    return (BPS_DTYPE_BIT(dtype) & narrow) != 0 ? BPS_FLOAT32 : dtype;
 }
 
-bps_status bps_ask_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
-                           struct bps_report *report)
+static bps_status blame_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype,
+                                const struct bps_kernels *out, struct bps_report *report)
 {
-    const struct bps_reducer_ops *ops = reducer->ops;
+    bool average = op == BPS_AVERAGE;
     uint32_t accumulator = accumulator_of(dtype);
-    char callback[64], function[80];
-    *out = (struct bps_kernels){.accumulator = BPS_DTYPES};
-    BPS_CALLING(reducer, "kernels", NULL);
-    bps_status status = bps_returned(reducer, "kernels", BPS_OK, ops->kernels(reducer->self, op, dtype, out), report);
-    if (status != BPS_OK) {
-        return status;
-    }
+    const char *function = average ? "a function" : "a function, as for the other three";
+    char callback[64];
     snprintf(callback, sizeof callback, "kernels of %s of %s", bps_op_name(op), bps_dtype_name(dtype));
     if (out->accumulator != accumulator) {
         return bps_blame(reducer, callback, report, "accumulator is %u (%s); allowed is %u (%s)", out->accumulator,
                          bps_dtype_name(out->accumulator), accumulator, bps_dtype_name(accumulator));
     }
-    bool average = op == BPS_AVERAGE; /* has `reduce` alone */
-    snprintf(function, sizeof function, "a function%s", average ? "" : ", as for the other three");
     const struct field fields[] = {
         {"reduce", FUNCTION, out->reduce != NULL, 0, 0, function},
         {"first", FUNCTION, average || out->first != NULL, 0, 0, function},
@@ -145,6 +139,24 @@ bps_status bps_ask_kernels(const struct bps_instance *reducer, uint32_t op, uint
         {"finish", FUNCTION, average || out->finish != NULL, 0, 0, function},
     };
     return check_fields(reducer, callback, fields, sizeof fields / sizeof *fields, report);
+}
+
+/* For each round of each slice: words are made of it only if something is wrong. */
+bps_status bps_ask_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
+                           struct bps_report *report)
+{
+    const struct bps_reducer_ops *ops = reducer->ops;
+    *out = (struct bps_kernels){.accumulator = BPS_DTYPES};
+    BPS_CALLING(reducer, "kernels", NULL);
+    bps_status status = ops->kernels(reducer->self, op, dtype, out);
+    if (status != BPS_OK || reducer->names.timed) {
+        status = bps_returned(reducer, "kernels", BPS_OK, status, report);
+    }
+    bool steps = op == BPS_AVERAGE || (out->first != NULL && out->fold != NULL && out->finish != NULL);
+    if (status == BPS_OK && (out->accumulator != accumulator_of(dtype) || out->reduce == NULL || !steps)) {
+        return blame_kernels(reducer, op, dtype, out, report);
+    }
+    return status;
 }
 
 /* ---- texts ---- */

@@ -100,7 +100,7 @@ bps_status bps_file_open(const char *path, const struct bps_elf *elf, const stru
     const struct bps_module *module;
     void *handle, *symbol;
 
-    const struct bps_plugin_names names = {path, ""};
+    const struct bps_plugin_names names = {.plugin = path, .instance = ""};
     BPS_IN_PLUGIN(&names, "loading", NULL);
     /* NODELETE: thread-local and driver destructors of a plugin crash a process that has unloaded it. */
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

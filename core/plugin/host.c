@@ -23,7 +23,9 @@ struct host {
     struct bps_host table; /* first: the plugin passes its address back */
     struct bps_loop *loop;
     STAILQ_HEAD(, counter) counters;
-    uint64_t spill; /* takes the counts of a counter for which there was no memory */
+    uint32_t level;      /* of its lines; 0: that of the process */
+    char component[160]; /* that its lines begin with */
+    uint64_t spill;      /* takes the counts of a counter for which there was no memory */
     char instance[];
 };
 
@@ -39,13 +41,14 @@ static void host_log(const struct bps_host *table, uint32_t level, const char *f
     char line[1024];
     va_list args;
 
-    if (level > bps_log_level()) {
+    const struct host *host = plugin_host_host_of(table);
+    if (level > (host->level != 0 ? host->level : bps_log_level())) {
         return;
     }
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    bps_log_write(level, table->instance, "%s", line);
+    bps_log_write(level, host->component, "%s", line);
 }
 
 static void *host_alloc(const struct bps_host *table, size_t bytes, size_t align)
@@ -167,6 +170,7 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
         return NULL;
     }
     memcpy(host->instance, instance, bytes);
+    snprintf(host->component, sizeof host->component, "%s", instance);
     host->loop = loop;
     STAILQ_INIT(&host->counters);
     host->table = (struct bps_host){
@@ -186,6 +190,13 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
         .counter = host_counter,
     };
     return &host->table;
+}
+
+void bps_host_log_as(struct bps_host *table, const struct bps_plugin_names *names)
+{
+    struct host *host = plugin_host_host_of(table);
+    host->level = names->level;
+    snprintf(host->component, sizeof host->component, "%s (%s)", table->instance, names->plugin);
 }
 
 void bps_host_free(struct bps_host *table)

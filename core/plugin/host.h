@@ -8,12 +8,15 @@
 #include <byteps/plugin.h>
 
 #include "base/loop.h"
+#include "base/plugin_call.h"
 
 /*
  * `instance` names the instance in messages ("transports.net"). Without a loop, watch and timer return NULL
  * and defer does nothing but log an error. NULL: no memory.
  */
 struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop);
+/* Lines of this instance name its plugin, too, and have the level that log.levels gives it. */
+void bps_host_log_as(struct bps_host *host, const struct bps_plugin_names *names);
 /* Frees the counters too. NULL is allowed. */
 void bps_host_free(struct bps_host *host);
 

@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "base/log_of.h"
 #include "base/report.h"
+#include "base/text.h"
 #include "conf/option.h"
 #include "plugin/ask.h"
 #include "plugin/kinds.h"
@@ -87,6 +90,26 @@ static void close_plugin(const struct bps_instance *instance)
     common_ops(instance).close(instance->self);
 }
 
+static void instance_add_counter(void *arg, const char *name, const char *help, uint64_t value)
+{
+    struct bps_text *line = arg;
+    (void)help;
+    if (value > 0) {
+        bps_text_add(line, "%s%s %lu", line->length > 0 ? ", " : "", name, value);
+    }
+}
+
+/* Those that have counted something. */
+static void log_counters(const struct bps_instance *instance)
+{
+    char text[900];
+    struct bps_text line = bps_text_in(text, sizeof text);
+    bps_host_counters(instance->host, instance_add_counter, &line);
+    if (line.length > 0) {
+        instance->host->log(instance->host, BPS_LOG_INFO, "counters: %s", text);
+    }
+}
+
 /* But for what its plugin has opened. */
 static void free_instance(struct bps_instance *instance)
 {
@@ -110,7 +133,12 @@ static bps_status instance_start(struct bps_instance *instance, const struct bps
     if (!instance->host) {
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
-    instance->names = (struct bps_plugin_names){instance->loaded->plugin->name, instance->host->instance};
+    instance->names =
+        (struct bps_plugin_names){.plugin = instance->loaded->plugin->name, .instance = instance->host->instance};
+    instance->names.level = bps_log_of_level(&instance->names);
+    instance->kernel_names = instance->names;
+    instance->names.timed = bps_log_of_calls(&instance->names);
+    bps_host_log_as(instance->host, &instance->names);
     status = open_plugin(instance, path, report);
     if (status != BPS_OK) {
         return status;
@@ -156,5 +184,6 @@ void bps_instance_close(struct bps_instance *instance)
     }
     bps_instance_close(instance->next);
     close_plugin(instance);
+    log_counters(instance);
     free_instance(instance);
 }

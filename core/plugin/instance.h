@@ -16,9 +16,9 @@ struct bps_instance {
     const void *ops; /* = loaded->ops */
     void *self;      /* what open returned */
     struct bps_host *host;
-    void *options;               /* filled option struct */
-    const struct bps_conf *conf; /* of the job; NULL: not opened by a preference list */
-    struct bps_plugin_names names;
+    void *options;                               /* filled option struct */
+    const struct bps_conf *conf;                 /* of the job; NULL: not opened by a preference list */
+    struct bps_plugin_names names, kernel_names; /* the latter are never timed */
     union {
         struct bps_transport_attr transport;
         struct bps_stage_attr stage;
@@ -30,6 +30,10 @@ struct bps_instance {
 
 /* From here to the end of the block this thread is in a callback of the plugin, for a tensor or NULL. */
 #define BPS_CALLING(instance_, callback_, tensor_) BPS_IN_PLUGIN(&(instance_)->names, (callback_), (tensor_))
+
+/* The same for a kernel of a reducer. */
+#define BPS_CALLING_KERNEL(instance_, callback_, tensor_)                                                              \
+    BPS_IN_KERNEL(&(instance_)->kernel_names, (callback_), (tensor_))
 
 /*
  * Opens the plugin that `group` (such as transports.net) names by its member "plugin", or `plugin` if that is

@@ -22,6 +22,9 @@ bps_status bps_returned_wrong(const struct bps_instance *plugin, const char *cal
 static inline bps_status bps_returned(const struct bps_instance *plugin, const char *callback, bps_status also,
                                       bps_status status, struct bps_report *report)
 {
+    if (plugin->names.timed) {
+        bps_plugin_call_status(status);
+    }
     bool allowed = status == BPS_OK || status == also || (status < 0 && status >= BPS_ERR_FAILED /* the last one */);
     return allowed ? status : bps_returned_wrong(plugin, callback, also, status, report);
 }

@@ -105,7 +105,7 @@ static bps_status accumulate_take(const struct bps_sum_cursor *cursor, uint32_t 
     if (bps_block_get(cursor->sum, &slice->block, room_of(cursor)) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    BPS_CALLING(bps_cursor_round(cursor)->reducer, "fold", NULL);
+    BPS_CALLING_KERNEL(bps_cursor_round(cursor)->reducer, "fold", NULL);
     if (known > 0) {
         accumulate_add(cursor, offset, data, known);
     }
@@ -122,7 +122,7 @@ static bps_status accumulate_finish(struct bps_sum_slice *slice, struct bps_repo
     (void)report;
     slice->payload = slice->block.data;
     if (slice->bytes > 0 && bps_sums(&round->spec.roles)) {
-        BPS_CALLING(round->reducer, "finish", NULL);
+        BPS_CALLING_KERNEL(round->reducer, "finish", NULL);
         accumulate_settle(slice);
         if (!accumulate_is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
             round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element, last->scale,

@@ -221,7 +221,7 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
         return spread(pass, offset, bytes, sum->source[0]);
     }
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
-    BPS_CALLING(round->reducer, "reduce", NULL);
+    BPS_CALLING_KERNEL(round->reducer, "reduce", NULL);
     round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element, pass->last.scale,
                           pass->last.divisor);
     return spread(pass, offset, bytes, to);

@@ -194,7 +194,7 @@ static bps_status merge_all(struct merge *merge)
     }
     merge->to = bps_rows_write(block, merge->count, merge->limit, merge->bits);
     merge->last = bps_quorum_factor(slice);
-    BPS_CALLING(round->reducer, "reduce", NULL);
+    BPS_CALLING_KERNEL(round->reducer, "reduce", NULL);
     sum_chunks(merge);
     bps_assert(merge->to == block + bytes);
     slice->payload = block;

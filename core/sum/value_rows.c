@@ -38,7 +38,7 @@ void bps_value_add_rows(const struct bps_value *v, const struct bps_value_versio
     if (to != from) {
         memcpy(to->data, from->data, from->bytes);
     }
-    BPS_CALLING(v->reducer, "reduce", NULL);
+    BPS_CALLING_KERNEL(v->reducer, "reduce", NULL);
     for (uint32_t i = 0; i < list.count; i++) {
         char *at = to->data + bps_row_part_at(&cut, list.index[i]);
         uint32_t own = bps_row_part_bytes(&cut, list.index[i]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/log_of.h"
 #include "base/report.h"
 
 bps_status bps_options_load(const struct bps_init_options *options, const char *role, struct bps_conf **out,
@@ -32,6 +33,7 @@ bps_status bps_options_load(const struct bps_init_options *options, const char *
         bps_log_read_environment();
         bps_log_set_level((*out)->log.level + 1);
         bps_log_hide_time((*out)->log.hide_time);
+        bps_log_of_set(&(*out)->log.levels, &(*out)->log.calls);
     }
     return status;
 }

@@ -292,6 +292,56 @@ class Later(Case):
         self.assertEqual("\n".join(result.lines("worker 0", "err")).count("a task is given back"), 2, result)
 
 
+class Told(Case):
+    """What the log says of single plugins."""
+
+    GRAPH = 'worker = { graph = ( { stage = "clip"; }, { stage = "push_pull"; use = "net"; } ); };\n'
+    LOG = 'log = { level = "%s"; %s };\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build_example("clip", cls.dir)
+        modules.build_slow_reducer(cls.dir)
+
+    def worker(self, level, more, reducer="cpu"):
+        conf = self.GRAPH + self.LOG % (level, more) + f'reducers = {{ sum = {{ plugin = "{reducer}"; }}; }};\n'
+        result = self.run_job(["1 2", "3 4"], conf)
+        self.assertEqual(result.status, 0, result)
+        return result, "\n".join(result.lines("worker 0", "err"))
+
+    def test_calls(self):
+        result, text = self.worker("info", 'calls = [ "clip", "sum" ];')
+        times = r": [0-9]+\.[0-9]{3} us"
+        for line in (
+            rf"calls: plugin clip \(worker\.graph\[0\]\), open{times}, returned 0",
+            rf"calls: plugin clip \(worker\.graph\[0\]\), query{times}$",
+            rf"calls: plugin clip \(worker\.graph\[0\]\), run, of tensor 'values'{times}, returned 0",
+            rf"calls: plugin clip \(worker\.graph\[0\]\), close{times}$",
+        ):
+            self.assertRegex(text, "(?m)" + line)
+        self.assertNotIn("plugin tcp", text)
+        self.assertRegex("\n".join(result.lines("server 0", "err")),
+                         rf"calls: plugin cpu \(reducers\.sum\), kernels{times}, returned 0")
+        self.assertNotIn("calls: ", self.worker("info", "")[1])
+
+    def test_level_of_one(self):
+        for name in ("slow", "sum", "reducers.sum"):
+            result, text = self.worker("warn", f'levels = [ "{name}=info" ];', "slow")
+            self.assertIn("reducers.sum (slow): the slow reducer is at work", result.err)
+            self.assertNotIn(" counters: ", text)
+        self.assertNotIn("at work", self.worker("info", 'levels = [ "slow=warn" ];', "slow")[0].err)
+
+    def test_wrong_level(self):
+        result = self.run_job(["1"], self.LOG % ("warn", 'levels = [ "net=loud" ];'))
+        self.assertIn("byteps.conf:1: log.levels: ", result.out + result.err)
+        self.assertIn("'net=loud' is not NAME=LEVEL; expected", result.out + result.err)
+
+    def test_counters(self):
+        self.assertRegex(self.worker("info", "")[1], r"transports\.net \(tcp\): counters: .*bytes_sent [1-9]")
+        self.assertNotIn("counters: ", self.worker("warn", "")[1])
+
+
 class WrongValues(Case):
     """A callback returns what it may not: that fails the tensor on all workers, and says whose fault it is."""
 

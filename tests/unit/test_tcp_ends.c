@@ -770,7 +770,7 @@ START_TEST(an_instance_describes_itself)
     close_side();
     loop = bps_loop_new();
     side_open(&side, loop, options);
-    ck_assert_int_eq(count_lines(log, "transports.net: congestion control 'nonesuch' was refused"), 1);
+    ck_assert_int_eq(count_lines(log, "transports.net (tcp): congestion control 'nonesuch' was refused"), 1);
     close_side();
     fclose(log);
 }

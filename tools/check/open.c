@@ -108,7 +108,8 @@ bps_status bps_check_try(struct bps_check *check, const char *option, const char
     instance->ops = instance->loaded->ops;
     instance->host = bps_host_new("check", check->loop);
     BPS_CHECK(check, instance->host != NULL, "there is no memory for an instance");
-    instance->names = (struct bps_plugin_names){instance->loaded->plugin->name, instance->host->instance};
+    instance->names =
+        (struct bps_plugin_names){.plugin = instance->loaded->plugin->name, .instance = instance->host->instance};
     memcpy(instance->name, "check", sizeof "check");
     bps_status status = fill(check, instance, option, value, report);
     if (status == BPS_OK) {
