@@ -4,6 +4,8 @@
  *
  * A plugin includes the header of its kind and links to nothing of BytePS.
  */
+#include <fenv.h>
+#include <math.h>
 #include <string.h>
 
 #include <byteps/reducer.h>
@@ -47,8 +49,21 @@ static void NAME_close(void *instance)
 }
 
 /*
+ * The settings of the thread that calls, such as how it rounds, are its own: put aside, and restored at the end. The
+ * scale is read after that, so that the compiler computes nothing with it before.
+ */
+static double NAME_enter(fenv_t *settings, double scale)
+{
+    volatile double kept = scale;
+
+    fegetenv(settings);
+    fesetenv(FE_DFL_ENV);
+    return kept;
+}
+
+/*
  * The functions for a type. Several threads call them at once. Elements lie at any address, hence memcpy. The last
- * one must give, bit by bit, what the first three do one after the other.
+ * one must give, bit by bit, what the first three do one after the other; of all NaN there is one that is written.
  */
 #define NAME_KERNELS(T, dtype)                                                                                         \
     static T load_##T(const void *from, size_t i)                                                                      \
@@ -59,36 +74,49 @@ static void NAME_close(void *instance)
     }                                                                                                                  \
     static void store_##T(void *to, size_t i, T x)                                                                     \
     {                                                                                                                  \
+        x = isnan(x) ? (T)NAN : x;                                                                                     \
         memcpy((char *)to + i * sizeof x, &x, sizeof x);                                                               \
     }                                                                                                                  \
     static void first_##T(void *acc, const void *src, size_t count, double scale)                                      \
     {                                                                                                                  \
+        fenv_t settings;                                                                                               \
+        T factor = (T)NAME_enter(&settings, scale);                                                                    \
         for (size_t i = 0; i < count; i++) {                                                                           \
-            store_##T(acc, i, load_##T(src, i) * (T)scale);                                                            \
+            store_##T(acc, i, load_##T(src, i) * factor);                                                              \
         }                                                                                                              \
+        fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
     static void fold_##T(void *acc, const void *src, size_t count, double scale)                                       \
     {                                                                                                                  \
+        fenv_t settings;                                                                                               \
+        T factor = (T)NAME_enter(&settings, scale);                                                                    \
         for (size_t i = 0; i < count; i++) {                                                                           \
-            store_##T(acc, i, load_##T(acc, i) + load_##T(src, i) * (T)scale);                                         \
+            store_##T(acc, i, load_##T(acc, i) + load_##T(src, i) * factor);                                           \
         }                                                                                                              \
+        fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
     static void finish_##T(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)                   \
     {                                                                                                                  \
+        fenv_t settings;                                                                                               \
+        T factor = (T)(NAME_enter(&settings, scale) / (double)divisor);                                                \
         for (size_t i = 0; i < count; i++) {                                                                           \
-            store_##T(dst, i, load_##T(acc, i) * (T)(scale / (double)divisor));                                        \
+            store_##T(dst, i, load_##T(acc, i) * factor);                                                              \
         }                                                                                                              \
+        fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
     static void reduce_##T(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,          \
                            double scale, uint64_t divisor)                                                             \
     {                                                                                                                  \
+        fenv_t settings;                                                                                               \
+        T factor = (T)(NAME_enter(&settings, scale) / (double)divisor);                                                \
         for (size_t i = 0; i < count; i++) {                                                                           \
             T acc = load_##T(src[0], i) * (T)(scales ? scales[0] : 1);                                                 \
             for (unsigned j = 1; j < n; j++) {                                                                         \
                 acc += load_##T(src[j], i) * (T)(scales ? scales[j] : 1);                                              \
             }                                                                                                          \
-            store_##T(dst, i, acc *(T)(scale / (double)divisor));                                                      \
+            store_##T(dst, i, acc *factor);                                                                            \
         }                                                                                                              \
+        fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
     static const struct bps_kernels kernels_##T = {dtype, first_##T, fold_##T, finish_##T, reduce_##T};
 
