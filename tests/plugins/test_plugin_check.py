@@ -108,6 +108,36 @@ REDUCER = {
 if platform.machine() == "x86_64":
     REDUCER["REDUCE_ROUNDS_ALIKE"] = ("settings", "reduce, sum of float32: ended by signal 8")
 
+TRANSPORT = {
+    "QUERY_NO_LANES": ("query", "its field `lanes` is 0; allowed are 1 to 64"),
+    "QUERY_DIFFERS": ("query", "not say the same each time"),
+    "LISTEN_SAYS_NOTHING": ("with a key", "has not written the address"),
+    "DIAL_CONNECTS_AT_ONCE": ("with a key", "connected is called from within dial"),
+    "DIAL_WITHOUT_CHANNEL": ("with a key", "returns BPS_OK without a channel"),
+    "ACCEPT_WITHOUT_PEER": ("with a key", "without the address of the peer"),
+    "CONNECTED_NEVER": ("with a key", "header is called before connected, at the end that has dialled"),
+    "CONNECTED_TWICE": ("with a key", "connected is called twice"),
+    "NEXT_TOO_EARLY": ("with a key", "next is called before connected"),
+    "NEXT_LOSES_KICK": ("many channels", "nothing more happens: the end that has"),
+    "NEXT_SWAPS": ("with a key", "the header of frame 0 is not what was sent: it says frame 1"),
+    "SENT_TWICE": ("with a key", "sent is called with a cookie of no frame that is under way"),
+    "SENT_NEVER": ("with a key", "`sent` was called for 0"),
+    "SENT_EARLY": ("all sizes", "not what was sent"),
+    "SENT_LOSES_COOKIE": ("with a key", "sent is called with a cookie of no frame"),
+    "HEADER_CHANGED": ("with a key", "the header of frame 0 is not what was sent"),
+    "HEADER_LOST": ("all sizes", "is not what was sent"),
+    "PAYLOAD_CHANGED": ("with a key", "are not what was sent"),
+    "PLACE_BEYOND": ("many channels", "written beyond the"),
+    "PLACE_OFFSET": ("with a key", "place is called for"),
+    "TAKE_FORGETS_KEPT": ("many channels", "not what was sent"),
+    "TAKE_ELSEWHERE": ("with a key", "take is called with an address that place has not lent"),
+    "FINISH_NEVER_CLOSES": ("with a key", "nothing more happens: the end that has dialled: finishing"),
+    "CLOSED_WITHIN_FINISH": ("with a key", "closed is called from within finish"),
+    "CLOSED_TWICE": ("with a key", "closed is called after closed"),
+    "CLOSED_SAYS_NOTHING": ("with a key", "closed is called without a text"),
+    "CLOSED_POSITIVE": ("with a key", "closed is called with status 4"),
+}
+
 
 class PluginCheck(unittest.TestCase):
     @classmethod
@@ -152,6 +182,10 @@ class PluginCheck(unittest.TestCase):
         told = self.pass_all(self.build("reducer_faulty.c", "NONE"))
         self.assertIn("no sum of float64", told)
         self.find_faults("reducer_faulty.c", REDUCER)
+
+    def test_transport(self):
+        self.pass_all(self.build("transport_faulty.c", "NONE"))
+        self.find_faults("transport_faulty.c", TRANSPORT)
 
     def test_examples(self):
         for name in ("clip", "nanguard"):

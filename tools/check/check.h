@@ -39,6 +39,7 @@ struct bps_check {
     struct bps_check_page *page;
     struct bps_loop *loop; /* nobody drives it but the test */
     double limit;          /* seconds that the test may take */
+    uint64_t begun;        /* bps_now(), when it began */
 };
 
 struct bps_check_test {
@@ -52,6 +53,7 @@ extern const struct bps_check_test bps_check_every[]; /* of all kinds */
 extern const struct bps_check_test bps_check_stage[];
 extern const struct bps_check_test bps_check_compressor[];
 extern const struct bps_check_test bps_check_reducer[];
+extern const struct bps_check_test bps_check_transport[];
 
 /* Ends the test, which has failed or cannot be run with this plugin. */
 _Noreturn void bps_check_fail(struct bps_check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -107,6 +107,8 @@ static const struct bps_check_test *tests_of(uint32_t kind)
         return bps_check_compressor;
     case BPS_KIND_REDUCER:
         return bps_check_reducer;
+    case BPS_KIND_TRANSPORT:
+        return bps_check_transport;
     default:
         return none;
     }

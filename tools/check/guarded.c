@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LIVE = 64 };
+enum { LIVE = 256 };
 /* What there is, for the handler of a fault. */
 static struct bps_guarded live[LIVE];
 
@@ -41,6 +41,14 @@ void bps_guarded_read_only(const struct bps_guarded *memory, bool read_only)
     }
 }
 
+void bps_guarded_forbid(const struct bps_guarded *memory)
+{
+    mprotect(memory->map, memory->mapped, PROT_NONE);
+    for (size_t i = 0; i < LIVE; i++) {
+        live[i].forbidden |= live[i].map == memory->map;
+    }
+}
+
 void bps_guarded_free(struct bps_guarded *memory)
 {
     for (size_t i = 0; i < LIVE; i++) {
@@ -65,6 +73,8 @@ bool bps_guarded_place(const void *address, char *text, size_t n)
         } else if (at >= one->at + one->bytes) {
             snprintf(text, n, "touches memory %zu bytes beyond the end of %s, which has %zu bytes",
                      (size_t)(at - one->at) - one->bytes + 1, one->name, one->bytes);
+        } else if (one->forbidden) {
+            snprintf(text, n, "touches byte %zu of %s, which it may no longer use", (size_t)(at - one->at), one->name);
         } else {
             snprintf(text, n, "writes to byte %zu of %s, which it may only read", (size_t)(at - one->at), one->name);
         }

@@ -14,6 +14,7 @@ struct bps_guarded {
     uint8_t *map;
     size_t mapped;
     const char *name; /* "dst", for messages */
+    bool forbidden;
 };
 
 /*
@@ -23,6 +24,8 @@ enum bps_guarded_end { BPS_GUARDED_FRONT, BPS_GUARDED_BACK };
 struct bps_guarded bps_guarded_new(struct bps_check *check, const char *name, size_t bytes, enum bps_guarded_end end);
 /* Nobody may write it from now on; or they may again. */
 void bps_guarded_read_only(const struct bps_guarded *memory, bool read_only);
+/* Nobody may touch it from now on. */
+void bps_guarded_forbid(const struct bps_guarded *memory);
 void bps_guarded_free(struct bps_guarded *memory);
 
 /* "4 bytes beyond the end of dst" of the address that a fault tells; false: it is not near such memory. */

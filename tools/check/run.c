@@ -27,8 +27,10 @@ static struct bps_check_page *page_here;
 
 static void tell(struct bps_check *check, enum bps_check_result result, const char *format, va_list args)
 {
-    vsnprintf(check->page->text, sizeof check->page->text, format, args);
-    check->page->result = result;
+    if (check->page->result != BPS_CHECK_FAILED) { /* what another process of the test has found came first */
+        vsnprintf(check->page->text, sizeof check->page->text, format, args);
+        check->page->result = result;
+    }
 }
 
 void bps_check_fail(struct bps_check *check, const char *format, ...)
@@ -94,7 +96,7 @@ _Noreturn static void run_here(const struct bps_check_plugin *plugin, const stru
                                struct bps_check_page *page, double limit, const int output[2])
 {
     struct rlimit no_core = {0, 0};
-    struct bps_check check = {.plugin = plugin, .page = page, .limit = limit};
+    struct bps_check check = {.plugin = plugin, .page = page, .limit = limit, .begun = bps_now()};
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0);
     setrlimit(RLIMIT_CORE, &no_core);
@@ -109,6 +111,9 @@ _Noreturn static void run_here(const struct bps_check_plugin *plugin, const stru
     }
     test->run(&check);
     fflush(stdout);
+    if (page->result == BPS_CHECK_FAILED) { /* which another process of the test has found */
+        _exit(1);
+    }
     page->result = BPS_CHECK_PASSED;
     _exit(0);
 }

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transport.c - what is expected of transports: the tests, and how channels begin. */
+#include <string.h>
+
+#include "tools/check/transport_tests.h"
+
+/* ---- query ---- */
+
+static void check_query(struct bps_check *check)
+{
+    struct bps_side side = bps_side_open(check);
+    struct bps_transport_attr attr, again;
+    memset(&attr, 0, sizeof attr);
+    memset(&again, 0, sizeof again);
+    bps_check_at(check, "query");
+    side.ops->query(side.instance->self, &attr);
+    side.ops->query(side.instance->self, &again);
+    BPS_CHECK(check, attr.lanes >= 1 && attr.lanes <= 64, "its field `lanes` is %u; allowed are 1 to 64", attr.lanes);
+    BPS_CHECK(check, attr.device_bytes == 0 || side.ops->attach != NULL,
+              "its field `device_bytes` is %u, but it has no attach", attr.device_bytes);
+    bool same = attr.lanes == again.lanes && attr.local == again.local && attr.device_bytes == again.device_bytes;
+    BPS_CHECK(check, same, "it does not say the same each time");
+    bps_side_close(&side);
+}
+
+const struct bps_check_test bps_check_transport[] = {
+    {"query", check_query, 0},
+    {"frames: all sizes", bps_check_transport_sizes, 2},
+    {"frames: many channels", bps_check_transport_many, 2},
+    {"frames: with a key", bps_check_transport_key, 0},
+    {NULL, NULL, 0},
+};
