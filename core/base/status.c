@@ -2,6 +2,7 @@
 /* status.c - the words for statuses, data types and operations, and the version. */
 #include <byteps/byteps.h>
 
+#include "base/tensor.h"
 #include "config.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -35,32 +36,29 @@ const char *bps_strerror(bps_status status)
     return "unknown status";
 }
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[BPS_DTYPES] = {
-    [BPS_FLOAT32] = {"float32", 4},
-    [BPS_FLOAT64] = {"float64", 8},
-    [BPS_FLOAT16] = {"float16", 2},
-    [BPS_UINT8] = {"uint8", 1},
-    [BPS_INT32] = {"int32", 4},
-    [BPS_INT8] = {"int8", 1},
-    [BPS_INT64] = {"int64", 8},
-    [BPS_BFLOAT16] = {"bfloat16", 2},
-    [BPS_INT16] = {"int16", 2},
-    [BPS_BOOL] = {"bool", 1},
-    [BPS_FLOAT8_E4M3FN] = {"float8_e4m3fn", 1},
-    [BPS_FLOAT8_E5M2] = {"float8_e5m2", 1},
+static const char *const dtypes[BPS_DTYPES] = {
+    [BPS_FLOAT32] = "float32",
+    [BPS_FLOAT64] = "float64",
+    [BPS_FLOAT16] = "float16",
+    [BPS_UINT8] = "uint8",
+    [BPS_INT32] = "int32",
+    [BPS_INT8] = "int8",
+    [BPS_INT64] = "int64",
+    [BPS_BFLOAT16] = "bfloat16",
+    [BPS_INT16] = "int16",
+    [BPS_BOOL] = "bool",
+    [BPS_FLOAT8_E4M3FN] = "float8_e4m3fn",
+    [BPS_FLOAT8_E5M2] = "float8_e5m2",
 };
 
 size_t bps_dtype_size(uint32_t dtype)
 {
-    return dtype < BPS_DTYPES ? dtypes[dtype].size : 0;
+    return bps_element_size(dtype);
 }
 
 const char *bps_dtype_name(uint32_t dtype)
 {
-    return dtype < BPS_DTYPES ? dtypes[dtype].name : "?";
+    return dtype < BPS_DTYPES ? dtypes[dtype] : "?";
 }
 
 const char *bps_op_name(uint32_t op)

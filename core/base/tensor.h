@@ -94,4 +94,19 @@ static inline bool bps_is_integer(uint32_t dtype)
     return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 || dtype == BPS_INT64;
 }
 
+/* Bytes of an element by type, four bits for each: no memory is read, nothing called. */
+#define BPS_ELEMENT(dtype, bytes) ((uint64_t)(bytes) << 4 * (dtype))
+#define BPS_ELEMENTS                                                                                                   \
+    (BPS_ELEMENT(BPS_FLOAT32, 4) | BPS_ELEMENT(BPS_FLOAT64, 8) | BPS_ELEMENT(BPS_FLOAT16, 2) |                         \
+     BPS_ELEMENT(BPS_UINT8, 1) | BPS_ELEMENT(BPS_INT32, 4) | BPS_ELEMENT(BPS_INT8, 1) | BPS_ELEMENT(BPS_INT64, 8) |    \
+     BPS_ELEMENT(BPS_BFLOAT16, 2) | BPS_ELEMENT(BPS_INT16, 2) | BPS_ELEMENT(BPS_BOOL, 1) |                             \
+     BPS_ELEMENT(BPS_FLOAT8_E4M3FN, 1) | BPS_ELEMENT(BPS_FLOAT8_E5M2, 1))
+_Static_assert(BPS_DTYPES <= 16, "bits for the size of each type");
+
+/* bps_dtype_size(), for hot paths. */
+static inline size_t bps_element_size(uint32_t dtype)
+{
+    return dtype < BPS_DTYPES ? BPS_ELEMENTS >> 4 * dtype & 15 : 0;
+}
+
 #endif

@@ -5,6 +5,7 @@
 #include <byteps/reducer.h>
 
 #include "base/assert.h"
+#include "base/tensor.h"
 #include "flow/step.h"
 #include "plugin/use.h"
 
@@ -52,7 +53,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     }
     const void *src = task->src;
     double scale = operation->request.prescale;
-    size_t count = task->bytes / bps_dtype_size(operation->request.dtype);
+    size_t count = task->bytes / bps_element_size(operation->request.dtype);
     BPS_CALLING(scaling->reducer, "reduce", task->tensor->named.name);
     scaling->kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, count, operation->request.postscale, 1);
     return BPS_OK;

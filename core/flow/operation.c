@@ -17,6 +17,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/report.h"
+#include "base/tensor.h"
 #include "flow/step.h"
 #include "flow/sparse.h"
 #include "flow/traced.h"
@@ -263,7 +264,7 @@ static bps_status operation_prepare(struct bps_worker *worker, const struct bps_
         operation->group = bps_process_group_again(call->group);
     }
     operation->roles = roles_of(call);
-    operation->bytes = request->count * bps_dtype_size(request->dtype);
+    operation->bytes = request->count * bps_element_size(request->dtype);
     operation->status = BPS_OK;
     operation->started = bps_trace_is_on() ? bps_now() : 0;
     operation->steps = bps_trace_steps_ended();

@@ -25,7 +25,7 @@ static bool has_elements(uint32_t ndim, const int64_t *shape, uint64_t count)
 bps_status bps_names_check_form(const struct bps_names *names, uint32_t dtype, uint64_t count, uint32_t ndim,
                                 const int64_t *shape, struct bps_report *report)
 {
-    size_t size = bps_dtype_size(dtype);
+    size_t size = bps_element_size(dtype);
     if (size == 0) {
         BPS_REPORT(report, "%u is not a data type", dtype);
         return BPS_ERR_INVALID;
@@ -50,7 +50,7 @@ static struct bps_tensor_info info_of(const struct bps_named *named, const struc
     return (struct bps_tensor_info){
         .name = named->name,
         .dtype = form->dtype,
-        .count = form->bytes / bps_dtype_size(form->dtype),
+        .count = form->bytes / bps_element_size(form->dtype),
         .partitions = bps_partitions(form->bytes, named->names->partition),
     };
 }
@@ -161,7 +161,7 @@ bps_status bps_named_fix(struct bps_named *named, struct bps_form *form, struct 
 
 bps_status bps_named_reform(struct bps_named *named, const struct bps_push_pull *r)
 {
-    struct bps_form form = {.bytes = r->count * bps_dtype_size(r->dtype),
+    struct bps_form form = {.bytes = r->count * bps_element_size(r->dtype),
                             .dtype = r->dtype,
                             .ndim = r->shape != NULL ? r->ndim : 0,
                             .shape = (int64_t *)(uintptr_t)r->shape}; /* it is only read */

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/report.h"
+#include "base/tensor.h"
 #include "plugin/use.h"
 
 #define FEW_MEMBERS 16u
@@ -21,6 +22,29 @@ bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps
         return BPS_OK;
     }
     return bps_reducer_kernels(reducer, spec->op, spec->dtype, out, by, report);
+}
+
+/*
+ * The same of a round, whose contributions are summed as this type. One round is mostly like the one before it, so that
+ * the reducer need not be asked, and its answer not be checked, for each.
+ */
+static bps_status round_find_kernels(struct bps_sum *sum, const struct bps_spec *spec, uint32_t dtype,
+                                     struct bps_kernels *out, const struct bps_instance **by, struct bps_report *report)
+{
+    struct bps_found *found = &sum->found;
+    bool sums = bps_sums(&spec->roles);
+    if (sums && found->reducer != NULL && found->op == spec->op && found->dtype == dtype) {
+        *out = found->kernels;
+        *by = found->reducer;
+        return BPS_OK;
+    }
+    struct bps_spec summed = *spec;
+    summed.dtype = (uint8_t)dtype;
+    bps_status status = bps_find_kernels(sum->config.reducer, &summed, out, by, report);
+    if (sums && status == BPS_OK) {
+        *found = (struct bps_found){.op = spec->op, .dtype = dtype, .reducer = *by, .kernels = *out};
+    }
+    return status;
 }
 
 /*
@@ -156,12 +180,12 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     const struct bps_sum_config *config = &sum->config;
     uint32_t grid = bps_round_grid(sum, c), slices = bps_partitions(c->size, grid);
     bps_assert(grid > 0 && slices > 0);
-    struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
-    summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
-    struct bps_kernels kernels = {.accumulator = summed.dtype};
+    uint32_t summed =
+        c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype; /* what it is decoded to */
+    struct bps_kernels kernels = {.accumulator = summed};
     const struct bps_instance *reducer;
     struct bps_report why;
-    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &reducer, &why);
+    bps_status known = round_find_kernels(sum, &c->spec, summed, &kernels, &reducer, &why);
     const struct bps_ranks *ranks = config->ranks != NULL ? config->ranks(config->owner, &c->id) : NULL;
     ranks = ranks != NULL ? ranks : &sum->all;
     uint32_t quorum = bps_quorum(sum, ranks, c);
@@ -176,9 +200,9 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     round->kernels = kernels;
     round->reducer = reducer;
     choose_factors(round);
-    round->element = c->spec.coding != NULL || c->spec.row > 0 ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
+    round->element = c->spec.coding != NULL || c->spec.row > 0 ? 1 : (uint32_t)bps_element_size(c->spec.dtype);
     round->grid = grid;
-    round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
+    round->width = round->policy->apart ? round->element : (uint32_t)bps_element_size(kernels.accumulator);
     round->priority = c->priority;
     round->slices = round->unfinished = slices;
     round->bytes = c->size;

@@ -92,6 +92,13 @@ struct bps_round {
     struct bps_sum_slice slice[];
 };
 
+/* Kernels for an operation and a type. */
+struct bps_found {
+    uint32_t op, dtype;
+    const struct bps_instance *reducer; /* whose they are; NULL: none are found yet */
+    struct bps_kernels kernels;
+};
+
 struct bps_sum {
     struct bps_sum_config config;
     struct bps_pool *pool, own_pool; /* the pool: its own, or another engine's */
@@ -99,6 +106,7 @@ struct bps_sum {
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
     bool uncollected;                /* a round was to be collected meanwhile */
+    struct bps_found found;          /* the kernels that the reducer was asked for last: see round.c */
     uint64_t *held;                  /* by rank: bytes of the rounds that it has opened */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
     uint32_t *told;                  /* by rank: the view up to which it has told what it has of values: value_heir.c */

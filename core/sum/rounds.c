@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rounds.c - keys whose rounds are summed here: who may contribute what and when, and what ends a round otherwise. */
 #include "base/rows.h"
+#include "base/tensor.h"
 #include "sum/round.h"
 
 /* ---- joining ---- */
@@ -69,9 +70,9 @@ static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
     if (!sums || bytes == 0 || c->length == 0 || c->prescale != 1.0 || !(c->rate >= 0 && c->rate - c->rate == 0)) {
         return false;
     }
-    return spec->coding->compressor == NULL ||
-           (bps_coding_takes(spec->coding, spec->dtype) &&
-            c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
+    return spec->coding->compressor == NULL || (bps_coding_takes(spec->coding, spec->dtype) &&
+                                                c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype,
+                                                                              bytes / bps_element_size(spec->dtype)));
 }
 
 /* Whether it can be some rows of so many bytes. */
@@ -79,7 +80,7 @@ static bool fits_rows(const struct bps_contribution *c, uint32_t bytes)
 {
     const struct bps_spec *spec = &c->spec;
     bool sums = bps_sums(&spec->roles) && (spec->op == BPS_SUM || spec->op == BPS_AVERAGE) && spec->coding == NULL;
-    bool cuts = spec->row % bps_dtype_size(spec->dtype) == 0 && spec->bytes % spec->row == 0;
+    bool cuts = spec->row % bps_element_size(spec->dtype) == 0 && spec->bytes % spec->row == 0;
     return sums && cuts && bytes > 0 && c->length >= BPS_ROWS_HEAD && c->length <= bps_rows_bound(bytes, spec->row);
 }
 
@@ -120,7 +121,7 @@ static bool fits_blocks(const struct bps_sum *sum, const struct bps_contribution
 static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
-    if (c->size % bps_dtype_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
+    if (c->size % bps_element_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
         (bps_aggregates(sum) && (c->for_group || spec->coding != NULL || spec->row > 0))) {
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/tensor.h"
 #include "sum/round.h"
 
 static bps_status init(struct bps_sum *sum)
@@ -85,7 +86,7 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
                         struct bps_sum_cursor *cursor)
 {
     const struct bps_spec *spec = &c->spec;
-    size_t size = bps_dtype_size(spec->dtype);
+    size_t size = bps_element_size(spec->dtype);
     struct bps_key *key;
     *cursor = (struct bps_sum_cursor){
         .sink = {.place = bps_sum_place, .take = bps_sum_take, .lend = bps_aggregates(sum) ? bps_sum_lend : NULL},
