@@ -31,6 +31,11 @@ class Conform(unittest.TestCase):
             with self.subTest(isa=isa):
                 self.check("cpu", "reducer", "--set", f"isa={isa}")
 
+    def test_ways_of_shared_memory(self):
+        for option in ("copy=ring", "arena=0"):
+            with self.subTest(option=option):
+                self.check("ipc", "transport", "--set", option)
+
 
 if __name__ == "__main__":
     unittest.main()

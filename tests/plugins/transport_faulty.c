@@ -27,9 +27,16 @@ enum fault {
     QUERY_NO_LANES,
     QUERY_DIFFERS,
     LISTEN_SAYS_NOTHING,
+    LISTEN_SHARES,
+    LISTEN_OTHER_STATUS,
+    LOCAL_HOST_SAYS_NOTHING,
     DIAL_CONNECTS_AT_ONCE,
+    DIAL_SAYS_NOTHING,
+    DIAL_CLOSES_AT_ONCE,
+    DIAL_IN_VAIN_IS_OK,
     DIAL_WITHOUT_CHANNEL,
     ACCEPT_WITHOUT_PEER,
+    ACCEPT_KEEPS_REFUSED,
     CONNECTED_NEVER,
     CONNECTED_TWICE,
     NEXT_TOO_EARLY,
@@ -46,7 +53,19 @@ enum fault {
     PLACE_OFFSET,
     TAKE_FORGETS_KEPT,
     TAKE_ELSEWHERE,
+    PLACE_IGNORES_LESS,
+    OPEN_LATE,
+    OPEN_TWICE,
+    PLACED_TWICE,
+    PLACED_EARLY,
+    PLACED_NEVER,
+    DROP_TELLS,
+    DROP_ASKS,
+    DROP_READS,
+    DROP_WRITES,
+    DROP_ENDS_OTHERS,
     FINISH_LOSES,
+    FINISH_CUTS,
     FINISH_NEVER_CLOSES,
     CLOSED_WITHIN_FINISH,
     CLOSED_TWICE,
@@ -99,6 +118,8 @@ struct bps_channel {
     /* The frame that arrives. */
     uint8_t header[BPS_HEADER_BYTES], keep[BPS_SINK_GRAIN];
     struct bps_sink *sink;
+    char *opened; /* where the whole payload goes */
+    void *ticket;
     uint32_t have, length, offset, kept;
 };
 
@@ -142,6 +163,9 @@ static void faulty_drop(struct bps_channel *channel)
     close(channel->fd);
     channel->fd = -1;
     faulty_schedule(channel->transport);
+    if (has(DROP_TELLS) && channel->events) {
+        channel->events->closed(channel->user, BPS_OK, "dropped");
+    }
 }
 
 static void faulty_end(struct bps_channel *channel, bps_status status, const char *text)
@@ -209,6 +233,26 @@ static void faulty_begin_frame(struct bps_channel *channel)
         return;
     }
     channel->have = channel->length > 0 ? BPS_HEADER_BYTES : 0;
+    channel->opened = NULL;
+    if (channel->length >= 4096 && channel->sink->open && !has(OPEN_LATE)) {
+        channel->opened = channel->sink->open(channel->sink, &channel->ticket);
+        if (has(OPEN_TWICE) && !faulty_gone(channel)) {
+            channel->opened = channel->sink->open(channel->sink, &channel->ticket);
+        }
+    }
+}
+
+static void faulty_opened(struct bps_channel *channel, uint32_t bytes)
+{
+    channel->offset += bytes;
+    if (channel->offset < channel->length && !has(PLACED_EARLY)) {
+        return;
+    }
+    channel->opened = has(DROP_WRITES) || has(PLACED_EARLY) ? channel->opened : NULL;
+    channel->have = channel->offset < channel->length ? channel->have : 0;
+    for (int i = 0; i < 1 + has(PLACED_TWICE) - has(PLACED_NEVER) && !faulty_gone(channel); i++) {
+        channel->events->placed(channel->user, channel->ticket);
+    }
 }
 
 /* The core takes whole elements; what is left of the last one comes again, in front of what follows. */
@@ -249,6 +293,12 @@ static char *faulty_place(struct bps_channel *channel, uint32_t *bytes)
         return (char *)channel->header + channel->have;
     }
     *bytes = missing;
+    if (channel->opened) {
+        return channel->opened + channel->offset;
+    }
+    if (has(OPEN_LATE) && channel->sink->open && channel->offset > 0) {
+        channel->sink->open(channel->sink, &channel->ticket);
+    }
     if (channel->kept == 0) {
         place = channel->sink->place(channel->sink, channel->offset + has(PLACE_OFFSET), bytes);
         if (place && has(PLACE_BEYOND) && *bytes < missing) {
@@ -256,6 +306,7 @@ static char *faulty_place(struct bps_channel *channel, uint32_t *bytes)
         }
     }
     if (place) {
+        *bytes = has(PLACE_IGNORES_LESS) ? missing : *bytes;
         return place;
     }
     memcpy(scratch, channel->keep, channel->kept);
@@ -267,6 +318,10 @@ static void faulty_received(struct bps_channel *channel, char *place, uint32_t b
 {
     if (channel->finishing) {
         return; /* it waits for the end alone */
+    }
+    if (channel->have == BPS_HEADER_BYTES && channel->opened) {
+        faulty_opened(channel, bytes);
+        return;
     }
     if (channel->have == BPS_HEADER_BYTES) {
         faulty_hand_over(channel, place - channel->kept, channel->kept + bytes);
@@ -425,7 +480,7 @@ static void faulty_connect_ends(struct bps_channel *channel)
         return;
     }
     if (getsockopt(channel->fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0 || error != 0) {
-        faulty_end(channel, BPS_ERR_IO, strerror(error ? error : errno));
+        faulty_end(channel, has(DIAL_IN_VAIN_IS_OK) ? BPS_OK : BPS_ERR_IO, strerror(error ? error : errno));
         return;
     }
     channel->connecting = false;
@@ -453,7 +508,7 @@ static void faulty_work(struct bps_channel *channel)
     if (faulty_gone(channel)) {
         return;
     }
-    if (channel->finishing && !channel->sending && !channel->kicked && !channel->shut) {
+    if (channel->finishing && (has(FINISH_CUTS) || (!channel->sending && !channel->kicked)) && !channel->shut) {
         channel->shut = !has(FINISH_NEVER_CLOSES);
         if (!channel->shut) {
             return;
@@ -464,6 +519,21 @@ static void faulty_work(struct bps_channel *channel)
         faulty_end(channel, BPS_ERR_TIMEOUT, "the peer has not taken what was left to send");
     } else if (channel->readable || (channel->writable && (channel->sending || channel->kicked))) {
         faulty_schedule(channel->transport);
+    }
+}
+
+/* What has been dropped. */
+static void faulty_touch(struct bps_channel *channel)
+{
+    struct bps_channel *other = LIST_FIRST(&channel->transport->channels);
+    volatile char *bytes = has(DROP_READS) && channel->sending ? (char *)channel->frame.header : channel->opened;
+
+    if (has(DROP_ASKS)) {
+        channel->events->next(channel->user, &channel->frame);
+    } else if (bytes && (has(DROP_READS) || has(DROP_WRITES))) {
+        bytes[0] = bytes[0];
+    } else if (has(DROP_ENDS_OTHERS) && !faulty_gone(other)) {
+        faulty_end(other, BPS_ERR_LOST, "another one was dropped");
     }
 }
 
@@ -482,6 +552,7 @@ static void faulty_turn(void *arg)
     for (channel = LIST_FIRST(&transport->channels); channel; channel = next) {
         next = LIST_NEXT(channel, entry);
         if (faulty_gone(channel)) {
+            faulty_touch(channel);
             LIST_REMOVE(channel, entry);
             host->release(host, channel);
         }
@@ -501,6 +572,9 @@ static bps_status faulty_resolve(const struct faulty_transport *transport, const
     struct addrinfo *found;
     int error;
 
+    if ((!colon || n >= sizeof host) && has(DIAL_SAYS_NOTHING)) {
+        return BPS_ERR_INVALID;
+    }
     if (!colon || n >= sizeof host) {
         BPS_REPORT(report, "'%s' is no address; expected host:port", address);
         return BPS_ERR_INVALID;
@@ -519,7 +593,7 @@ static bps_status faulty_resolve(const struct faulty_transport *transport, const
 static bps_status faulty_failed(const char *what, const char *address, int error, struct bps_report *report)
 {
     BPS_REPORT(report, "%s %s: %s", what, address, strerror(error));
-    return error == EADDRINUSE ? BPS_ERR_BUSY : BPS_ERR_IO;
+    return error == EADDRINUSE && !has(LISTEN_OTHER_STATUS) ? BPS_ERR_BUSY : BPS_ERR_IO;
 }
 
 static void faulty_address_text(const struct sockaddr_in *address, char *text, size_t n)
@@ -543,7 +617,9 @@ static void faulty_welcome(struct faulty_listener *listener, int fd, const struc
     channel->writable = channel->readable = true;
     channel->events =
         listener->accept(listener->arg, channel, has(ACCEPT_WITHOUT_PEER) ? "" : peer, &channel->user, &key);
-    if (!channel->events) {
+    if (!channel->events && has(ACCEPT_KEEPS_REFUSED)) {
+        channel->finishing = channel->shut = true;
+    } else if (!channel->events) {
         faulty_drop(channel);
     }
     faulty_schedule(listener->transport);
@@ -597,7 +673,7 @@ static bps_status faulty_listen(void *instance, const char *address, bps_accept_
     if (fd < 0) {
         return faulty_failed("socket for", address, errno, report);
     }
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, has(LISTEN_SHARES) ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, (struct sockaddr *)&own, sizeof own) != 0 || listen(fd, 512) != 0 ||
         getsockname(fd, (struct sockaddr *)&own, &length) != 0) {
         status = faulty_failed("listen on", address, errno, report);
@@ -655,6 +731,9 @@ static bps_status faulty_dial(void *instance, const char *address, uint32_t lane
     }
     channel->events = events;
     channel->user = user;
+    if (has(DIAL_CLOSES_AT_ONCE)) {
+        faulty_end(channel, BPS_ERR_IO, "cannot connect");
+    }
     *out = has(DIAL_WITHOUT_CHANNEL) ? NULL : channel;
     if (has(DIAL_CONNECTS_AT_ONCE)) {
         channel->events->connected(user);
@@ -707,7 +786,9 @@ static void faulty_query(void *instance, struct bps_transport_attr *out)
 
 static void faulty_local_host(struct bps_channel *channel, char *host, size_t n)
 {
-    snprintf(host, n, "%s", channel->transport->own_host);
+    if (!has(LOCAL_HOST_SAYS_NOTHING)) {
+        snprintf(host, n, "%s", channel->transport->own_host);
+    }
 }
 
 /* One line for `byteps graph --explain`. */

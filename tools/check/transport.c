@@ -25,8 +25,18 @@ static void check_query(struct bps_check *check)
 
 const struct bps_check_test bps_check_transport[] = {
     {"query", check_query, 0},
+    {"listen", bps_check_transport_listen, 0},
+    {"dial: nobody listens", bps_check_transport_nobody, 0},
+    {"dial: refused", bps_check_transport_refused, 0},
+    {"dial: dropped and finished at once", bps_check_transport_early, 0},
     {"frames: all sizes", bps_check_transport_sizes, 2},
     {"frames: many channels", bps_check_transport_many, 2},
     {"frames: with a key", bps_check_transport_key, 0},
+    {"sinks: placed and taken", bps_check_transport_sinks, 0},
+    {"sinks: loans, places and regions", bps_check_transport_loans, 0},
+    {"finish: what is left is sent", bps_check_transport_left, 0},
+    {"drop from within each callback", bps_check_transport_drop, 2},
+    {"finish from within each callback", bps_check_transport_finish, 2},
+    {"kick from within each callback", bps_check_transport_kick, 2},
     {NULL, NULL, 0},
 };

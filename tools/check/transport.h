@@ -56,6 +56,9 @@ struct bps_side {
 struct bps_side bps_side_open(struct bps_check *check);
 void bps_side_listen(struct bps_side *side);
 void bps_side_close(struct bps_side *side);
+/* Two, of which the second one listens. */
+void bps_sides_open(struct bps_check *check, struct bps_side sides[2]);
+void bps_sides_close(struct bps_side sides[2]);
 /* Starts to dial; the end knows its side. */
 void bps_end_dial(struct bps_end *end, const char *address, uint32_t lane);
 
@@ -126,6 +129,8 @@ struct bps_end {
     /* What has become of it. */
     struct bps_channel *channel; /* NULL: none yet, or ended */
     bool connected, dropped, finished;
+    bool wants;   /* kicked, or given a frame, since `next` was BPS_AGAIN */
+    bool unasked; /* so it was when it was finished, and since then as well */
     unsigned closed, calls[BPS_CALLS];
     bps_status status;
     char text[200];
@@ -134,6 +139,8 @@ struct bps_end {
 
     /* Its memory, gone with the channel. */
     struct bps_guarded headers, payloads, answers, room, places;
+    struct bps_region regions[3]; /* of payloads, answers and places */
+    unsigned attached;            /* so many of them */
     struct bps_end_slot {
         bool used;
         uint32_t index;
@@ -159,6 +166,8 @@ extern const struct bps_channel_events bps_end_events;
 
 /* Its fields out, in, side and name are set: gives it memory, and the rest its usual values. */
 void bps_end_begin(struct bps_end *end);
+/* Its payloads, answers and places lie in regions from now on, if the transport takes these. */
+void bps_end_attach(struct bps_end *end);
 /* Gives memory back; the channel is dropped if there is one. */
 void bps_end_free(struct bps_end *end);
 /* What the core does; nothing if the channel has ended. */

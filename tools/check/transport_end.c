@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transport_end.c - one end of a channel, played as a script says: how it begins, what it sends, and how it ends. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tools/check/transport_end.h"
 #include "tools/check/values.h"
@@ -81,10 +84,45 @@ void bps_end_begin(struct bps_end *end)
     bps_end_sink(end);
 }
 
+/* The memory becomes that of a sealed file, which other processes can map. */
+static struct bps_region share(struct bps_check *check, const struct bps_guarded *memory)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct bps_region region = {.memory = memory->map + page, .bytes = memory->mapped - 2 * page};
+    region.fd = memfd_create("byteps plugin check", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool there = region.fd >= 0 && ftruncate(region.fd, (off_t)region.bytes) == 0 &&
+                 fcntl(region.fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
+                 mmap(region.memory, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, region.fd, 0) ==
+                     region.memory;
+    BPS_CHECK(check, there, "there is no memory for regions");
+    return region;
+}
+
+void bps_end_attach(struct bps_end *end)
+{
+    const struct bps_guarded *memory[] = {&end->payloads, &end->answers, &end->places};
+    struct bps_side *side = end->side;
+    if (side->ops->attach == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < sizeof memory / sizeof *memory; i++) {
+        struct bps_report report = {""};
+        end->regions[i] = share(end->check, memory[i]);
+        bps_status status = side->ops->attach(side->instance->self, &end->regions[i], &report);
+        BPS_CHECK(end->check, status == BPS_OK, "attach returns %d (%s): %s", status, bps_strerror(status),
+                  report.text);
+        end->attached = i + 1;
+    }
+}
+
 void bps_end_free(struct bps_end *end)
 {
     struct bps_guarded *memory;
     bps_end_drop(end);
+    for (unsigned i = 0; i < end->attached; i++) {
+        end->side->ops->detach(end->side->instance->self, &end->regions[i]);
+        close(end->regions[i].fd);
+    }
     for (unsigned i = 0; (memory = memory_of(end, i)) != NULL; i++) {
         bps_guarded_free(memory);
     }
@@ -127,6 +165,7 @@ void bps_end_finish(struct bps_end *end)
 {
     if (end->channel != NULL) {
         const char *outer = end->inside;
+        end->unasked = !end->finished ? end->wants : end->unasked;
         end->finished = true;
         end->inside = "finish";
         end->side->ops->finish(end->channel);
@@ -139,6 +178,7 @@ void bps_end_kick(struct bps_end *end)
     if (end->channel != NULL) {
         const char *outer = end->inside;
         end->inside = "kick";
+        end->wants = true;
         end->side->ops->kick(end->channel);
         end->inside = outer;
     }
@@ -228,9 +268,8 @@ static bps_status return_loan(struct bps_end *end, struct bps_frame *out)
     return BPS_OK;
 }
 
-static bps_status on_next(void *user, struct bps_frame *out)
+static bps_status next(struct bps_end *end, struct bps_frame *out)
 {
-    struct bps_end *end = user;
     if (!bps_end_enter(end, BPS_CALL_NEXT)) {
         return BPS_AGAIN;
     }
@@ -243,6 +282,24 @@ static bps_status on_next(void *user, struct bps_frame *out)
         return return_loan(end, out);
     }
     return has_frame ? send_frame(end, out) : BPS_AGAIN;
+}
+
+static bps_status on_next(void *user, struct bps_frame *out)
+{
+    struct bps_end *end = user;
+    end->wants = false;
+    bps_status status = next(end, out);
+    end->wants = end->wants || status == BPS_OK;
+    end->unasked = end->unasked && end->wants;
+    return status;
+}
+
+/* There may be more to send. A channel that was finished asks by itself. */
+static void ask(struct bps_end *end)
+{
+    if (!end->finished) {
+        bps_end_kick(end);
+    }
 }
 
 /* What is not needed any longer may become anything; but an answer may have come with it. */
@@ -272,7 +329,7 @@ static void on_sent(void *user, void *cookie)
     }
     if (bps_end_enter(end, BPS_CALL_SENT)) {
         BPS_CHECK(end->check, known, "sent is called with a cookie of no frame that is under way, at %s", end->name);
-        bps_end_kick(end);
+        ask(end);
     }
 }
 
@@ -302,7 +359,7 @@ static void on_connected(void *user)
     BPS_CHECK(end->check, !end->connected, "connected is called twice, at %s", end->name);
     if (bps_end_enter(end, BPS_CALL_CONNECTED)) {
         end->connected = true;
-        bps_end_kick(end);
+        ask(end);
     }
 }
 

@@ -4,26 +4,13 @@
 
 #include "tools/check/transport_tests.h"
 
-static void open_two(struct bps_check *check, struct bps_side sides[2])
-{
-    sides[0] = bps_side_open(check);
-    sides[1] = bps_side_open(check);
-    bps_side_listen(&sides[1]);
-}
-
-static void close_two(struct bps_side sides[2])
-{
-    bps_side_close(&sides[0]);
-    bps_side_close(&sides[1]);
-}
-
 /* ---- all sizes ---- */
 
 static void run_sizes(struct bps_check *check, const struct bps_stream *stream, const char *which)
 {
     struct bps_side sides[2];
     struct bps_pair pair;
-    open_two(check, sides);
+    bps_sides_open(check, sides);
     bps_pair_begin(&pair, &sides[0], &sides[1], stream);
     bps_check_at(check, "%s in both directions", which);
     bps_pair_connect(&pair, 0);
@@ -31,7 +18,7 @@ static void run_sizes(struct bps_check *check, const struct bps_stream *stream, 
     bps_check_at(check, "finish");
     bps_pairs_finish(&pair, 1);
     bps_pair_free(&pair);
-    close_two(sides);
+    bps_sides_close(sides);
 }
 
 void bps_check_transport_sizes(struct bps_check *check)
@@ -50,7 +37,7 @@ void bps_check_transport_many(struct bps_check *check)
     enum { CHANNELS = 6, FRAMES = 60 };
     struct bps_side sides[2];
     struct bps_pair pairs[CHANNELS];
-    open_two(check, sides);
+    bps_sides_open(check, sides);
     for (unsigned i = 0; i < CHANNELS; i++) {
         const struct bps_stream stream = {i + 10, FRAMES, 100000, NULL, 0, 0};
         bool back = i % 3 == 2;
@@ -67,7 +54,7 @@ void bps_check_transport_many(struct bps_check *check)
     for (unsigned i = 0; i < CHANNELS; i++) {
         bps_pair_free(&pairs[i]);
     }
-    close_two(sides);
+    bps_sides_close(sides);
 }
 
 /* ---- with a key ---- */
@@ -79,7 +66,7 @@ void bps_check_transport_key(struct bps_check *check)
     struct bps_side sides[2];
     struct bps_pair pair;
     memset(&key, 0x42, sizeof key);
-    open_two(check, sides);
+    bps_sides_open(check, sides);
     sides[0].key = sides[1].key = &key;
     bps_pair_begin(&pair, &sides[0], &sides[1], &stream);
     bps_check_at(check, "a channel with a key");
@@ -87,5 +74,5 @@ void bps_check_transport_key(struct bps_check *check)
     bps_pairs_wait(&pair, 1);
     bps_pairs_finish(&pair, 1);
     bps_pair_free(&pair);
-    close_two(sides);
+    bps_sides_close(sides);
 }

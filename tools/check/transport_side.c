@@ -58,6 +58,19 @@ void bps_side_listen(struct bps_side *side)
               "it has not written the address that peers can dial to `actual`");
 }
 
+void bps_sides_open(struct bps_check *check, struct bps_side sides[2])
+{
+    sides[0] = bps_side_open(check);
+    sides[1] = bps_side_open(check);
+    bps_side_listen(&sides[1]);
+}
+
+void bps_sides_close(struct bps_side sides[2])
+{
+    bps_side_close(&sides[0]);
+    bps_side_close(&sides[1]);
+}
+
 void bps_end_dial(struct bps_end *end, const char *address, uint32_t lane)
 {
     struct bps_side *side = end->side;

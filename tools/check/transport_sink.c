@@ -213,7 +213,7 @@ bps_status bps_end_header(void *user, const uint8_t *header, struct bps_sink **s
     end->offset = 0;
     end->asked = false;
     end->lent_at = NULL;
-    end->grain = end->taking == BPS_TAKING_MIXED ? 1 + (uint32_t)(bps_end_draw(end) % BPS_SINK_GRAIN) : 1;
+    end->grain = end->taking == BPS_TAKING_MIXED ? BPS_SINK_GRAIN >> bps_end_draw(end) % 5 : 1;
     end->sink.lend = end->lending != BPS_LENDING_NONE ? sink_lend : NULL;
     end->sink.open = end->opens ? sink_open : NULL;
     end->received += end->bytes == 0;

@@ -10,4 +10,22 @@ void bps_check_transport_sizes(struct bps_check *check);
 void bps_check_transport_many(struct bps_check *check);
 void bps_check_transport_key(struct bps_check *check);
 
+/* transport_begin.c */
+void bps_check_transport_listen(struct bps_check *check);
+void bps_check_transport_nobody(struct bps_check *check);
+void bps_check_transport_refused(struct bps_check *check);
+void bps_check_transport_early(struct bps_check *check);
+
+/* transport_sinks.c */
+void bps_check_transport_sinks(struct bps_check *check);
+void bps_check_transport_loans(struct bps_check *check);
+
+/* transport_finish.c */
+void bps_check_transport_left(struct bps_check *check);
+
+/* transport_acts.c */
+void bps_check_transport_drop(struct bps_check *check);
+void bps_check_transport_finish(struct bps_check *check);
+void bps_check_transport_kick(struct bps_check *check);
+
 #endif

@@ -73,8 +73,8 @@ struct bps_frame {
  *  - take: the core consumes bytes that lie in any memory (a socket buffer, a sender's pages). It returns how
  *    many it took, from the front: all, or fewer by less than BPS_SINK_GRAIN, because an element is
  *    incomplete; the transport keeps those and presents them again, in front of the bytes that follow. Before
- *    the end of the payload nothing else makes it take fewer. Between place and take no other sink may be
- *    called.
+ *    the end of the payload nothing else makes it take fewer. A payload consists of elements of one size, which
+ *    divides BPS_SINK_GRAIN, from its first byte on. Between place and take no other sink may be called.
  */
 #define BPS_SINK_GRAIN 16u
 struct bps_sink {
