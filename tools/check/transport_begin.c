@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_begin.c - how channels begin: addresses to listen on and to dial, refusals, and ends before the beginning. */
+/* transport_begin.c - how channels begin: addresses to listen on and to dial, refusals, early ends. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport_sinks.c - payloads get to where their receiver wants them: taken, placed, opened, and lent with an answer. */
+/* transport_sinks.c - payloads get to where their receiver wants them: taken, placed, opened, lent with an answer. */
 #include "tools/check/transport_tests.h"
 
 struct way {
