@@ -18,6 +18,7 @@ enum fault {
     KERNELS_ACCUMULATOR,
     KERNELS_FLOAT_AVERAGE,
     KERNELS_ANY_OPERATION,
+    KERNELS_COMPENSATED,
     FIRST_WITHOUT_SCALE,
     FOLD_SHORT,
     FOLD_SUBTRACTS,
@@ -184,8 +185,12 @@ static bps_status faulty_kernels(void *instance, uint32_t op, uint32_t dtype, st
     (void)instance;
     bool exists = op == BPS_SUM || (has(KERNELS_FLOAT_AVERAGE) && op == BPS_AVERAGE) || has(KERNELS_ANY_OPERATION);
     if (exists && dtype == BPS_FLOAT32 && !has(KERNELS_NONE)) {
-        *out = (struct bps_kernels){has(KERNELS_ACCUMULATOR) ? BPS_FLOAT64 : BPS_FLOAT32, first,
-                                    has(KERNELS_NULL) ? NULL : fold, finish, reduce};
+        *out = (struct bps_kernels){has(KERNELS_ACCUMULATOR) ? BPS_FLOAT64 : BPS_FLOAT32,
+                                    first,
+                                    has(KERNELS_NULL) ? NULL : fold,
+                                    finish,
+                                    reduce,
+                                    has(KERNELS_COMPENSATED)};
         return has(KERNELS_RETURNS_TWO) ? 2 : BPS_OK;
     }
     if (op == BPS_AVERAGE && dtype == BPS_INT32 && !has(KERNELS_NONE)) {

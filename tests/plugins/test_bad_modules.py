@@ -221,16 +221,16 @@ class Notes(Case):
     def test_newer_major(self):
         self.build(NOTE_MAJOR="1u", NOTE_MINOR="3u")
         self.refused(
-            "ABI in its note is 1.3, this BytePS has 0.17; install a BytePS with ABI 1, or rebuild the "
+            "ABI in its note is 1.3, this BytePS has 0.18; install a BytePS with ABI 1, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        for minor in (16, 18):
+        for minor in (17, 19):
             with self.subTest(minor=minor):
                 self.build(NOTE_MINOR=f"{minor}u")
                 self.refused(
-                    f"ABI in its note is 0.{minor}, this BytePS has 0.17, and before 1.0 every minor differs; "
+                    f"ABI in its note is 0.{minor}, this BytePS has 0.18, and before 1.0 every minor differs; "
                     "rebuild the plugin against this BytePS"
                 )
 
@@ -292,14 +292,14 @@ class Modules(Case):
     def test_newer_major(self):
         self.build(MODULE_MAJOR="2u", MODULE_MINOR="0u")
         self.refused(
-            "ABI in its module is 2.0, this BytePS has 0.17; install a BytePS with ABI 2, or rebuild the "
+            "ABI in its module is 2.0, this BytePS has 0.18; install a BytePS with ABI 2, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        self.build(MODULE_MINOR="18u")
+        self.build(MODULE_MINOR="19u")
         self.refused(
-            "ABI in its module is 0.18, this BytePS has 0.17, and before 1.0 every minor differs; rebuild the "
+            "ABI in its module is 0.19, this BytePS has 0.18, and before 1.0 every minor differs; rebuild the "
             "plugin against this BytePS"
         )
 
@@ -601,10 +601,10 @@ class Names(Case):
         hint = "Try 'byteps plugin --help'.\n"
         self.assertEqual(
             self.error("lisp", status=2),
-            f"byteps plugin: unknown command 'lisp'; expected list, info or new\n{hint}",
+            f"byteps plugin: unknown command 'lisp'; expected list, info, new or check\n{hint}",
         )
         self.assertEqual(
-            self.error(status=2), f"byteps plugin: no command given; expected list, info or new\n{hint}"
+            self.error(status=2), f"byteps plugin: no command given; expected list, info, new or check\n{hint}"
         )
         self.assertEqual(
             self.error("info", status=2), f"byteps plugin: info takes the name of one plugin, found 0\n{hint}"

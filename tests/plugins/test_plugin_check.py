@@ -87,6 +87,7 @@ REDUCER = {
     "KERNELS_ACCUMULATOR": ("which there are", "its `accumulator` is float64; expected float32"),
     "KERNELS_FLOAT_AVERAGE": ("which there are", "average of float32"),
     "KERNELS_ANY_OPERATION": ("which there are", "average of float32"),
+    "KERNELS_COMPENSATED": ("counts of sources", "or what is off by at most"),
     "FIRST_WITHOUT_SCALE": ("counts of sources", "first, sum of float32, 301 elements, 1 sources"),
     "FOLD_SHORT": ("counts of elements", "fold, sum of float32, 1 elements, 3 sources"),
     "FOLD_SUBTRACTS": ("counts of elements", "fold, sum of float32, 1 elements, 3 sources"),

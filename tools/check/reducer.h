@@ -44,6 +44,17 @@ uint64_t bps_summands_draw(void);
 void bps_summer_same(const struct bps_summer *summer, const char *what, uint32_t of, const void *got,
                      const void *expected, size_t count);
 
+/* The sum of an element over sources, as exact as long double is, and that of its magnitudes. */
+struct bps_exact {
+    long double sum, magnitude;
+};
+/* One for each element, to be freed. (reducer_near.c) */
+struct bps_exact *bps_summer_exact(const struct bps_summer *summer, const void *const *src, const double *scales,
+                                   unsigned n, size_t count);
+/* That is what a compensated `reduce` must come near to; `steps` is what first, fold and finish yield. */
+void bps_summer_near(const struct bps_summer *summer, const void *got, const void *steps, const struct bps_exact *exact,
+                     unsigned n, size_t count, double factor);
+
 /* Tests with known results (reducer_known.c), and of kernels as a whole (reducer_whole.c). */
 void bps_check_known_extremes(struct bps_check *check);
 void bps_check_known_averages(struct bps_check *check);

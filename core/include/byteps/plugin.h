@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 17u
+#define BPS_ABI_MINOR 18u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
