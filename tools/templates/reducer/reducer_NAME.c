@@ -118,7 +118,13 @@ static double NAME_enter(fenv_t *settings, double scale)
         }                                                                                                              \
         fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
-    static const struct bps_kernels kernels_##T = {dtype, first_##T, fold_##T, finish_##T, reduce_##T};
+    static const struct bps_kernels kernels_##T = {                                                                    \
+        .accumulator = dtype,                                                                                          \
+        .first = first_##T,                                                                                            \
+        .fold = fold_##T,                                                                                              \
+        .finish = finish_##T,                                                                                          \
+        .reduce = reduce_##T,                                                                                          \
+    };
 
 NAME_KERNELS(float, BPS_FLOAT32)
 NAME_KERNELS(double, BPS_FLOAT64)
