@@ -289,7 +289,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         .dtype = operation->request.dtype,
         .op = operation->op,
         .count = operation->request.count,
-        .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
+        .partitions = bps_tensor_partitions(tensor, operation->bytes),
         .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
     bps_status status = stays ? bps_path_new_on_device(tensor->worker->graph, tensor->named.name, &tensor->path)
