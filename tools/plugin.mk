@@ -8,7 +8,8 @@
 #   SOURCES        its files in C; without it PLUGIN.c
 #   LDLIBS         what it is linked with, such as -lm
 #   CHECK          the command that two workers run in `make check`: it fails where the plugin is wrong
-#   CHECK_PROGRAM  a program of that command that is made of one file in C, with libbyteps
+#   CHECK_PROGRAM  a program of that command that is made of one file in C, with libbyteps: one of this folder, or
+#                  sum, which BytePS has
 #   CHECK_OPTIONS  further options of `byteps run` for it
 #
 # `make check` runs the conformance suite of the kind, `byteps plugin check`, and then a job with the plugin.
@@ -23,6 +24,7 @@ BYTEPS_CFLAGS ?= $(shell $(PKG_CONFIG) --cflags byteps)
 BYTEPS_LIBS ?= $(shell $(PKG_CONFIG) --libs byteps)
 plugindir ?= $(shell $(PKG_CONFIG) --variable=plugindir byteps)
 
+plugin_rules := $(dir $(lastword $(MAKEFILE_LIST)))
 plugin_kind := $(firstword $(subst _, ,$(PLUGIN)))
 plugin_name := $(patsubst $(plugin_kind)_%,%,$(PLUGIN))
 byteps_here := BYTEPS_PLUGIN_PATH='$(CURDIR)' $(BYTEPS)
@@ -32,6 +34,9 @@ all: $(PLUGIN).so
 $(PLUGIN).so: $(SOURCES)
 	$(CC) -std=gnu11 $(CPPFLAGS) $(BYTEPS_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared $(LDFLAGS) \
 	    -o $@ $(SOURCES) $(LDLIBS)
+
+# sum.c, where the folder has none
+vpath sum.c $(plugin_rules)scripts/templates
 
 ifneq ($(CHECK_PROGRAM),)
 $(CHECK_PROGRAM): %: %.c
