@@ -30,10 +30,15 @@ echo "byteps run with the C example"
 ${CC:-cc} $CFLAGS -o "$work/push_pull" "$source/examples/push_pull.c" $($PKG_CONFIG --cflags --libs byteps)
 "$program" run -n 2 -- "$work/push_pull"
 
-echo "an example stage, built out of the tree"
-cp -R "$source/examples/stage_clip" "$work/stage_clip"
-chmod -R u+w "$work/stage_clip"
-MAKEFLAGS="" make -C "$work/stage_clip" CC="${CC:-cc}" PKG_CONFIG="$PKG_CONFIG"
+echo "an example of each kind of plugin, built and checked out of the tree"
+if [ -n "$DESTDIR" ]; then
+    unset PKG_CONFIG_SYSROOT_DIR
+    PKG_CONFIG="$PKG_CONFIG --define-variable=prefix=$DESTDIR${prefix:?}"
+fi
+for example in compressor_natural reducer_kahan stage_clip transport_unix; do
+    cp -R "$DESTDIR${docdir:?}/examples/$example" "$work/$example"
+    MAKEFLAGS="" make -C "$work/$example" check CC="${CC:-cc}" PKG_CONFIG="$PKG_CONFIG" BYTEPS="$program"
+done
 BYTEPS_PLUGIN_PATH=$work/stage_clip${BYTEPS_PLUGIN_PATH:+:$BYTEPS_PLUGIN_PATH} "$program" plugin info clip
 
 if [ -d "${pkgpythondir:?}" ] && [ -z "$DESTDIR" ]; then

@@ -3,11 +3,13 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
+RULES = os.path.join(TOP, "tools", "plugin.mk")
 
 
 def compiler():
@@ -46,13 +48,16 @@ def build_wrong_compressor(directory, **defines):
 
 
 def build_example(name, directory):
-    """An example stage, `clip` or `nanguard`, made by its own Makefile as somebody else would."""
-    folder = os.path.join(TOP, "examples", f"stage_{name}")
+    """An example stage, `clip` or `nanguard`, made by a copy of its Makefile as somebody else would, with the rules of
+    this source tree.
+    """
+    folder = os.path.join(directory, f"stage_{name}")
+    shutil.copytree(os.path.join(TOP, "examples", f"stage_{name}"), folder)
+    os.chmod(folder, 0o755)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    command = ["make", "-f", os.path.join(folder, "Makefile"), "-C", directory]
-    command += ["CC=" + shlex.join(compiler())]
+    command = ["make", "-C", folder, "CC=" + shlex.join(compiler()), "PKG_CONFIG=echo " + RULES + " #"]
     command += ["CFLAGS=-O2 -Wall -Wextra -Werror", "BYTEPS_CFLAGS=-I" + os.path.join(TOP, "core", "include")]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     if result.returncode != 0:
         raise AssertionError(f"{shlex.join(command)}\n{result.stdout}{result.stderr}")
-    return os.path.join(directory, f"stage_{name}.so")
+    return shutil.move(os.path.join(folder, f"stage_{name}.so"), directory)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * clip.c - the stage "clip": limits every element of a gradient to -limit .. limit before it is pushed.
+ * stage_clip.c - the stage "clip": limits every element of a gradient to -limit .. limit before it is pushed.
  *
  * An example of a plugin that is built outside of BytePS: it includes one installed header and links to
  * nothing of BytePS.

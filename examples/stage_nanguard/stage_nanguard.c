@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nanguard.c - the stage "nanguard": fails the push_pull of a tensor that has a NaN, on every worker, and
+ * stage_nanguard.c - the stage "nanguard": fails the push_pull of a tensor that has a NaN, on every worker, and
  * names the place where it was found.
  *
  * An example of a stage that only looks at the data (writes = 0) and of one that reports an error.
