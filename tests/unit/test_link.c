@@ -724,6 +724,66 @@ START_TEST(test_dialled_before_it_listens)
 END_TEST
 
 /* A refusal is final, and so is the end of patience. */
+/* ---- transports that say what they may not ---- */
+
+static bps_status dialled;             /* what dial returns */
+static struct bps_channel *dialled_to; /* and makes: nothing is called of it */
+
+static bps_status dial_nothing(void *instance, const char *to, uint32_t lane, const struct bps_channel_key *key,
+                               const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                               struct bps_report *report)
+{
+    (void)instance, (void)to, (void)lane, (void)key, (void)report;
+    real_events = events;
+    ck_assert_ptr_eq(user, &dialler);
+    *out = dialled_to;
+    return dialled;
+}
+
+START_TEST(test_wrong_dial)
+{
+    static const struct {
+        bps_status status;
+        const char *says;
+    } cases[] = {
+        {BPS_OK, "transport tcp (transports.net), dial: returned BPS_OK and left *out NULL"},
+        {BPS_AGAIN, "transport tcp (transports.net), dial: returned 2; allowed are BPS_OK and BPS_ERR_*"},
+        {BPS_ERR_IO, "transport tcp (transports.net), dial: input/output error; the plugin does not say why"},
+    };
+    struct bps_report report = {""};
+    noting.dial = dial_nothing;
+    dialled = cases[_i].status;
+    dialled_to = NULL;
+    bps_status want = cases[_i].status < 0 ? cases[_i].status : BPS_ERR_PLUGIN;
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net, address, 0, &report), want);
+    ck_assert_str_eq(report.text, cases[_i].says);
+}
+END_TEST
+
+START_TEST(test_wrong_closed)
+{
+    static const struct {
+        bps_status status;
+        const char *text;
+        bps_status want;
+        const char *says;
+    } cases[] = {
+        {BPS_ERR_IO, NULL, BPS_ERR_IO, "input/output error"},
+        {BPS_ERR_LOST, "", BPS_ERR_LOST, "a member of the job was lost"},
+        {BPS_INPROGRESS, "soon", BPS_ERR_PLUGIN,
+         "transport tcp (transports.net), closed: returned 1; allowed are BPS_OK and BPS_ERR_*"},
+    };
+    struct bps_report report = {""};
+    noting.dial = dial_nothing;
+    dialled = BPS_OK;
+    dialled_to = (struct bps_channel *)&dialled;
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net, address, 0, &report), BPS_OK);
+    real_events->closed(&dialler, cases[_i].status, cases[_i].text);
+    ck_assert_int_eq(seen.status, cases[_i].want);
+    ck_assert_str_eq(seen.told, cases[_i].says);
+}
+END_TEST
+
 START_TEST(test_not_dialled_again)
 {
     seen.refusal = "not you";
@@ -1204,6 +1264,8 @@ int main(void)
     tcase_add_test(tests, test_proof_keeps_the_place);
     tcase_add_test(tests, test_dialled_again);
     tcase_add_test(tests, test_dialled_before_it_listens);
+    tcase_add_loop_test(tests, test_wrong_dial, 0, 3);
+    tcase_add_loop_test(tests, test_wrong_closed, 0, 3);
     tcase_add_test(tests, test_not_dialled_again);
     tcase_add_test(tests, test_channel_key);
     tcase_add_test(tests, test_keys_of_channels);
