@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/log_of.h"
+#include "sum/pool.h"
 
 void bps_role_begin(const struct bps_conf *conf, const char *identity)
 {
@@ -14,6 +15,7 @@ void bps_role_begin(const struct bps_conf *conf, const char *identity)
     bps_log_set_level(conf->log.level + 1);
     bps_log_hide_time(conf->log.hide_time);
     bps_log_of_set(&conf->log.levels, &conf->log.calls);
+    bps_pools_guard(conf->plugins.guard);
     bps_log_set_identity(identity);
     signal(SIGPIPE, SIG_IGN);
 }

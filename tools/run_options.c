@@ -33,6 +33,7 @@ enum {
     OPT_TEE,
     OPT_NO_PREFIX,
     OPT_AS,
+    OPT_GUARD,
     OPT_PART,
     OPT_CALLER
 };
@@ -55,6 +56,7 @@ static const struct option long_options[] = {
     {"grace", required_argument, NULL, OPT_GRACE},
     {"no-prefix", no_argument, NULL, OPT_NO_PREFIX},
     {"as", required_argument, NULL, OPT_AS},
+    {"guard", no_argument, NULL, OPT_GUARD},
     {"part", no_argument, NULL, OPT_PART},
     {"caller", required_argument, NULL, OPT_CALLER},
     {"help", no_argument, NULL, 'h'},
@@ -93,6 +95,8 @@ static int help(void)
           "      --tee              and print it, too\n"
           "      --as API           run COMMAND, a program for another library, with BytePS\n"
           "                         under its name: horovod\n"
+          "      --guard            memory that plugins get of the core ends at pages that\n"
+          "                         cannot be touched, as with --set plugins.guard=true\n"
           "  -e, --env NAME[=VALUE] pass a variable on to the other hosts, or set it\n"
           "                         everywhere\n"
           "  -a, --address ADDRESS  where the scheduler listens, HOST or HOST:PORT\n"
@@ -292,6 +296,8 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
     case OPT_AS:
         o->as = value;
         return bps_run_as_check(value);
+    case OPT_GUARD:
+        return use_set(o, "plugins.guard=true");
     case OPT_PART:
         o->part = true;
         return -1;

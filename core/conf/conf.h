@@ -127,6 +127,10 @@ struct bps_conf_log {
     struct bps_list levels, calls; /* of instances of plugins: see log_of.h */
 };
 
+struct bps_conf_plugins {
+    bool guard; /* blocks that they get end at pages that cannot be touched: see pool.h */
+};
+
 struct bps_conf_trace {
     const char *file; /* of the timeline; "": none */
     int64_t from, to; /* steps; to -1: the last one */
@@ -156,6 +160,7 @@ struct bps_conf {
     struct bps_conf_server server;
     struct bps_conf_affinity affinity;
     struct bps_conf_log log;
+    struct bps_conf_plugins plugins;
     struct bps_conf_trace trace;
     struct bps_port_range ports; /* to listen on where an address leaves that open; 0 and 0: any */
     bool has_secret;

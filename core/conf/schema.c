@@ -158,6 +158,13 @@ static const struct bps_option log_table[] = {
     {0},
 };
 
+static const struct bps_option plugins_table[] = {
+    {"guard", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_plugins, guard), "false", NULL,
+     "Blocks of memory that plugins get of the core end at pages that cannot be touched: one byte too far ends the "
+     "process, which says in what callback. Slow; to find faults of plugins."},
+    {0},
+};
+
 static const struct bps_option trace_table[] = {
     {"file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_trace, file), "", NULL,
      "Each process writes a timeline of what it does with tensors, for Perfetto and `byteps trace`: with trace.json, "
@@ -175,6 +182,7 @@ const struct bps_section bps_sections[] = {
     {"server", "How servers sum.", server_table, offsetof(struct bps_conf, server)},
     {"affinity", "Which cores and which memory threads use.", affinity_table, offsetof(struct bps_conf, affinity)},
     {"log", "What is written to standard error.", log_table, offsetof(struct bps_conf, log)},
+    {"plugins", "What holds for all plugins.", plugins_table, offsetof(struct bps_conf, plugins)},
     {"trace", "The timeline of a job.", trace_table, offsetof(struct bps_conf, trace)},
     {0},
 };

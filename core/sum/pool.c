@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - free lists of blocks, cut from large chunks. */
+/* pool.c - free lists of blocks, cut from large chunks; or blocks that end at a page that cannot be touched. */
 #include "sum/pool.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 
@@ -21,9 +23,60 @@ struct bps_pool_chunk {
 };
 #define CHUNK_HEAD 4096u
 
+static atomic_bool guarding;
+
+void bps_pools_guard(bool wanted)
+{
+    atomic_store_explicit(&guarding, wanted, memory_order_relaxed);
+}
+
+/* ---- guarded blocks ---- */
+
+/* A page before the block's, which ends with the block. */
+struct bps_pool_guarded {
+    LIST_ENTRY(bps_pool_guarded) entry;
+    size_t bytes, mapped;
+};
+
+static void *guarded_get(struct bps_pool *pool, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), own = (bytes + page - 1) / page * page;
+    char *memory = mmap(NULL, page + own + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+    if (mprotect(memory + page + own, page, PROT_NONE) != 0) {
+        munmap(memory, page + own + page);
+        return NULL;
+    }
+    struct bps_pool_guarded *guarded = (struct bps_pool_guarded *)memory;
+    *guarded = (struct bps_pool_guarded){.bytes = bytes, .mapped = page + own + page};
+    LIST_INSERT_HEAD(&pool->guarded, guarded, entry);
+    pool->bytes += guarded->mapped;
+    return memory + page + own - bytes;
+}
+
+static void guarded_unmap(struct bps_pool *pool, struct bps_pool_guarded *guarded)
+{
+    LIST_REMOVE(guarded, entry);
+    pool->bytes -= guarded->mapped;
+    munmap(guarded, guarded->mapped);
+}
+
+static void guarded_put(struct bps_pool *pool, void *block, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), own = (bytes + page - 1) / page * page;
+    struct bps_pool_guarded *guarded = (void *)((char *)block + bytes - own - page);
+    bps_assert(guarded->bytes == bytes && guarded->mapped == page + own + page);
+    guarded_unmap(pool, guarded);
+}
+
+/* ---- pools ---- */
+
 void bps_pool_init(struct bps_pool *pool, bps_pool_fn attach, bps_pool_fn detach, void *owner)
 {
     *pool = (struct bps_pool){.attach = attach, .detach = detach, .owner = owner};
+    pool->guards = atomic_load_explicit(&guarding, memory_order_relaxed);
 }
 
 void bps_pool_fini(struct bps_pool *pool)
@@ -35,6 +88,9 @@ void bps_pool_fini(struct bps_pool *pool)
             pool->detach(pool->owner, &chunk->region);
         }
         munmap(chunk, chunk->bytes);
+    }
+    while (!LIST_EMPTY(&pool->guarded)) {
+        guarded_unmap(pool, LIST_FIRST(&pool->guarded));
     }
     memset(pool, 0, sizeof *pool);
 }
@@ -75,6 +131,9 @@ void *bps_pool_get(struct bps_pool *pool, size_t bytes)
     if (c >= BPS_POOL_CLASSES) {
         return NULL;
     }
+    if (pool->guards) {
+        return guarded_get(pool, bytes);
+    }
     if (pool->free[c] == NULL) {
         refill(pool, c);
     }
@@ -88,6 +147,10 @@ void *bps_pool_get(struct bps_pool *pool, size_t bytes)
 void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
 {
     bps_assert(memory != NULL && class_of(bytes) < BPS_POOL_CLASSES);
+    if (pool->guards) {
+        guarded_put(pool, memory, bytes);
+        return;
+    }
     bps_assert((uintptr_t)memory % 64 == 0);
     unsigned c = class_of(bytes);
     struct bps_pool_block *block = memory;

@@ -46,10 +46,12 @@ bps_status bps_value_begin(struct bps_value *v, const struct bps_spec *spec, uin
 
 /* ---- versions ---- */
 
-/* Bytes of a block for so many of a slice, and its tail. */
+/* Bytes of a block for so many of a slice, and its tail; a multiple of what the struct in it is aligned to. */
 static uint32_t block_bytes(const struct bps_value *v, uint32_t bytes)
 {
-    return (uint32_t)sizeof(struct bps_value_version) + bytes + bps_value_tail(v->key.sum->config.workers);
+    const uint32_t align = _Alignof(struct bps_value_version);
+    uint32_t all = (uint32_t)sizeof(struct bps_value_version) + bytes + bps_value_tail(v->key.sum->config.workers);
+    return (all + align - 1) / align * align;
 }
 
 struct bps_value_version *bps_value_version(struct bps_value *v, uint32_t bytes)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/log_of.h"
 #include "base/report.h"
+#include "sum/pool.h"
 
 bps_status bps_options_load(const struct bps_init_options *options, const char *role, struct bps_conf **out,
                             struct bps_report *report)
@@ -34,6 +35,7 @@ bps_status bps_options_load(const struct bps_init_options *options, const char *
         bps_log_set_level((*out)->log.level + 1);
         bps_log_hide_time((*out)->log.hide_time);
         bps_log_of_set(&(*out)->log.levels, &(*out)->log.calls);
+        bps_pools_guard((*out)->plugins.guard);
     }
     return status;
 }

@@ -24,13 +24,13 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.dir)
         cls.path = os.pathsep.join(filter(None, [cls.dir, os.environ.get("BYTEPS_PLUGIN_PATH")]))
 
-    def run_job(self, values, conf="", servers=1, **env):
+    def run_job(self, values, conf="", servers=1, options=(), **env):
         """One worker for each of `values`, with `conf` as its configuration file."""
         file = os.path.join(self.dir, "byteps.conf")
         with open(file, "w", encoding="utf-8") as out:
             out.write(conf)
-        return harness.run([SUM_JOB, *values], workers=len(values), servers=servers, options=["--conf", file],
-                           env=dict(env, BYTEPS_PLUGIN_PATH=self.path))
+        return harness.run([SUM_JOB, *values], workers=len(values), servers=servers,
+                           options=["--conf", file, *options], env=dict(env, BYTEPS_PLUGIN_PATH=self.path))
 
     def check_sum(self, result, want, workers=2):
         self.assertEqual(result.status, 0, result)
@@ -439,6 +439,36 @@ class WrongValues(Case):
                 self.assertNotEqual(result.status, 0, result)
                 fault = f"compressor returns (compressors.bad), {at}: returned {value}{says}"
                 self.assertIn(fault, "\n".join(result.lines("worker 0")), result)
+
+
+class Guarded(Case):
+    """With --guard one byte beyond a block of the core is the end of the process, which says in what callback."""
+
+    CONF = (
+        'compressors = { c = { plugin = "faulty"; }; };\n'
+        'worker = { hierarchy = "off"; graph = ( { stage = "compress"; use = "c"; }, { stage = "push_pull"; } ); };\n'
+    )
+
+    def run_with(self, fault, *options):
+        modules.build(os.path.join(modules.HERE, "compressor_faulty.c"),
+                      os.path.join(self.dir, "compressor_faulty.so"), {"FAULT": fault})
+        return self.run_job(["1 2", "10 20"], self.CONF, options=options)
+
+    def test_jobs(self):
+        for fault, says in (
+            ("ENCODE_BEYOND", r"\[worker [01]\] %s \(compressors\.c\), encode, of tensor 'values'$"),
+            ("DECODE_BEYOND", r"\[server 0\] %s \(coding\), decode$"),
+            ("DECODE_READS_BEYOND", r"\[server 0\] %s \(coding\), decode$"),
+        ):
+            with self.subTest(fault=fault):
+                if fault != "DECODE_READS_BEYOND":  # which adds what it has read
+                    self.check_sum(self.run_with(fault), "11 22")
+                result = self.run_with(fault, "--guard")
+                self.assertNotEqual(result.status, 0, result)
+                self.assertRegex(result.err, "(?m)^" + says % "byteps: SIGSEGV in plugin faulty")
+
+    def test_none(self):
+        self.check_sum(self.run_with("NONE", "--guard"), "11 22")
 
 
 if __name__ == "__main__":
