@@ -56,6 +56,30 @@ START_TEST(nothing_at_all_is_a_job_of_one)
 }
 END_TEST
 
+START_TEST(what_is_told_of_plugins)
+{
+    struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+    ck_assert_uint_eq(conf->log.levels.count, 0);
+    ck_assert_uint_eq(conf->log.calls.count, 0);
+    ck_assert(!conf->plugins.guard);
+    bps_conf_free(conf);
+    rig_write("my.conf", "log = { levels = [ \"net=debug\", \"worker.graph[0]=trace\" ]; calls = \"clip sum\"; };\n"
+                         "plugins = { guard = true; };\n");
+    conf = rig_load("my.conf", NULL, NULL);
+    rig_expect_node(conf, "log.levels", "( \"net=debug\", \"worker.graph[0]=trace\" )", "my.conf:1");
+    ck_assert_str_eq(conf->log.levels.items[1], "worker.graph[0]=trace");
+    ck_assert_uint_eq(conf->log.calls.count, 2);
+    ck_assert_str_eq(conf->log.calls.items[1], "sum");
+    rig_expect(conf, "plugins.guard", "true", "my.conf:2");
+    ck_assert(conf->plugins.guard);
+    bps_conf_free(conf);
+    rig_refuse(NULL, "log.levels=net=loud",
+               "--set: log.levels = \"net=loud\": 'net=loud' is not NAME=LEVEL; expected an instance or a plugin and "
+               "error, warn, info, debug or trace, such as net=debug");
+    rig_refuse(NULL, "plugins.gard=true", "--set: plugins.gard: unknown key; did you mean plugins.guard?");
+}
+END_TEST
+
 START_TEST(defaults_follow_other_values)
 {
     struct bps_conf *conf = rig_load(NULL, "worker.partition=64 KiB", NULL);
@@ -526,6 +550,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, rig_open, rig_close);
     tcase_add_test(tests, nothing_at_all_is_a_job_of_one);
+    tcase_add_test(tests, what_is_told_of_plugins);
     tcase_add_test(tests, defaults_follow_other_values);
     tcase_add_test(tests, each_layer_is_stronger_than_the_one_before);
     tcase_add_test(tests, sources_are_told_from_the_weakest_to_the_strongest);
