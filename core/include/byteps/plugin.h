@@ -156,14 +156,14 @@ struct bps_note {
     } body;
 };
 
-/* A note at file scope: its struct, its type, and its body. Each kind of note has a macro that uses this one. */
+/* A note at file scope, one on a line: its struct, its type, and its body. Each kind of note has a macro with this. */
 #ifdef BPS_BUILTIN_MODULE
 #define BPS_NOTE(struct_, type_, ...) struct bps_note
 #else
-#define BPS_NOTE(struct_, type_, ...)            BPS_NOTE_AT(struct_, type_, __COUNTER__, __VA_ARGS__)
-#define BPS_NOTE_AT(struct_, type_, count_, ...) BPS_NOTE_IN(struct_, type_, count_, __VA_ARGS__)
-#define BPS_NOTE_IN(struct_, type_, count_, ...)                                                                       \
-    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct_ bps_note_##count_ = {              \
+#define BPS_NOTE(struct_, type_, ...)           BPS_NOTE_AT(struct_, type_, __LINE__, __VA_ARGS__)
+#define BPS_NOTE_AT(struct_, type_, line_, ...) BPS_NOTE_IN(struct_, type_, line_, __VA_ARGS__)
+#define BPS_NOTE_IN(struct_, type_, line_, ...)                                                                        \
+    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct_ bps_note_##line_ = {               \
         7, sizeof(((struct_ *)0)->body), type_, "BytePS", {__VA_ARGS__}}
 #endif
 
