@@ -325,7 +325,7 @@ static void unix_finish(struct bps_channel *channel)
 
 static void unix_kick(struct bps_channel *channel)
 {
-    channel->kicked = true;
+    channel->kicked = !channel->shut;
     unix_schedule(channel->transport);
 }
 

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
@@ -66,11 +67,25 @@ enum fault {
     DROP_ENDS_OTHERS,
     FINISH_LOSES,
     FINISH_CUTS,
+    FINISH_ASKS_AGAIN,
     FINISH_NEVER_CLOSES,
     CLOSED_WITHIN_FINISH,
     CLOSED_TWICE,
     CLOSED_SAYS_NOTHING,
     CLOSED_POSITIVE,
+    HEADER_OTHER_STATUS,
+    HEADER_IGNORES_STATUS,
+    HEADER_CHANGED_LATE,
+    STRANGER_ENDS_OTHERS,
+    STRANGER_ENDS_PROCESS,
+    KEY_KEPT,
+    PROCESS_SHARES,
+    KILLED_IS_OK,
+    KILLED_NEVER_CLOSES,
+    STOPPED_ASKS,
+    CHANNEL_LEAKS,
+    CHANNEL_LEAKS_DESCRIPTOR,
+    HUNDRED_CRASH,
 };
 
 /* In the place of calls that a compiler might leave out. */
@@ -107,6 +122,7 @@ struct bps_channel {
     struct faulty_transport *transport;
     struct bps_watch *watch;
     struct bps_timer *linger;
+    const struct bps_channel_key *key;
     const struct bps_channel_events *events;
     void *user;
     int fd; /* -1: the channel has ended */
@@ -131,6 +147,8 @@ struct faulty_transport {
     bool deferred;
     char scratch[BPS_SINK_GRAIN + SCRATCH];
 };
+
+static unsigned dialled, frames; /* which a transport must not have */
 
 static void faulty_turn(void *arg);
 
@@ -160,7 +178,11 @@ static void faulty_drop(struct bps_channel *channel)
         host->cancel(host, channel->linger);
     }
     host->unwatch(host, channel->watch);
-    close(channel->fd);
+    if (has(CHANNEL_LEAKS_DESCRIPTOR)) {
+        shutdown(channel->fd, SHUT_RDWR);
+    } else {
+        close(channel->fd);
+    }
     channel->fd = -1;
     faulty_schedule(channel->transport);
     if (has(DROP_TELLS) && channel->events) {
@@ -205,6 +227,11 @@ static struct bps_channel *faulty_adopt(struct faulty_transport *transport, int 
         return NULL;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (has(HUNDRED_CRASH)) {
+        static struct bps_channel *room[80];
+        static unsigned used;
+        *(used++ < 80 ? &room[used - 1] : (struct bps_channel **)8) = channel;
+    }
     LIST_INSERT_HEAD(&transport->channels, channel, entry);
     return channel;
 }
@@ -223,8 +250,13 @@ static void faulty_begin_frame(struct bps_channel *channel)
     channel->length = (uint32_t)h[0] | (uint32_t)h[1] << 8 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 24;
     channel->offset = channel->kept = 0;
     channel->sink = NULL;
-    channel->header[50] ^= has(HEADER_CHANGED);
+    channel->header[50] ^= has(HEADER_CHANGED) || (has(HEADER_CHANGED_LATE) && ++frames % 700 == 0) ||
+                           (has(PROCESS_SHARES) && dialled == 0);
     status = channel->events->header(channel->user, h, &channel->sink);
+    status = status != BPS_OK && has(HEADER_OTHER_STATUS) ? BPS_ERR_IO : has(HEADER_IGNORES_STATUS) ? BPS_OK : status;
+    if (status == BPS_ERR_PROTOCOL && has(STRANGER_ENDS_PROCESS)) {
+        abort();
+    }
     if (faulty_gone(channel)) {
         return;
     }
@@ -333,6 +365,18 @@ static void faulty_received(struct bps_channel *channel, char *place, uint32_t b
     }
 }
 
+/* It has ended within a frame. */
+static void faulty_stranger(struct bps_channel *channel)
+{
+    struct bps_channel *other;
+
+    LIST_FOREACH(other, &channel->transport->channels, entry) {
+        if (has(STRANGER_ENDS_OTHERS) && other != channel && channel->have > 0 && !faulty_gone(other)) {
+            faulty_end(other, BPS_ERR_LOST, "of a stranger");
+        }
+    }
+}
+
 static void faulty_receive(struct bps_channel *channel)
 {
     uint32_t bytes, all = 0;
@@ -347,12 +391,19 @@ static void faulty_receive(struct bps_channel *channel)
             all += (uint32_t)got;
             channel->progress = true;
             faulty_received(channel, place, (uint32_t)got);
+        } else if (got == 0 && has(KILLED_NEVER_CLOSES) && !channel->finishing) {
+            channel->readable = false;
         } else if (got == 0) {
-            faulty_end(channel, channel->shut ? BPS_OK : BPS_ERR_LOST, channel->shut ? "closed" : "closed by the peer");
-        } else if (errno == EAGAIN) {
+            faulty_stranger(channel);
+            faulty_end(channel,
+                       channel->shut       ? BPS_OK
+                       : has(KILLED_IS_OK) ? BPS_OK
+                                           : BPS_ERR_LOST,
+                       channel->shut ? "closed" : "closed by the peer");
+        } else if (errno == EAGAIN || (has(KILLED_NEVER_CLOSES) && !channel->finishing)) {
             channel->readable = false;
         } else if (errno != EINTR) {
-            faulty_end(channel, BPS_ERR_IO, strerror(errno));
+            faulty_end(channel, has(KILLED_IS_OK) ? BPS_OK : BPS_ERR_IO, strerror(errno));
         }
     }
 }
@@ -465,7 +516,7 @@ static void faulty_finish(struct bps_channel *channel)
 
 static void faulty_kick(struct bps_channel *channel)
 {
-    channel->kicked = true;
+    channel->kicked = !channel->shut || has(FINISH_ASKS_AGAIN);
     faulty_schedule(channel->transport);
 }
 
@@ -484,6 +535,7 @@ static void faulty_connect_ends(struct bps_channel *channel)
         return;
     }
     channel->connecting = false;
+    channel->header[0] = has(KEY_KEPT) && channel->key ? channel->key->bytes[0] : 0;
     for (int i = 0; i < 1 + has(CONNECTED_TWICE) - has(CONNECTED_NEVER); i++) {
         channel->events->connected(channel->user);
     }
@@ -505,6 +557,13 @@ static void faulty_work(struct bps_channel *channel)
     }
     faulty_receive(channel);
     faulty_send(channel);
+    while (has(STOPPED_ASKS) && !faulty_gone(channel) && !channel->writable && channel->sending) {
+        struct bps_frame frame;
+        if (channel->events->next(channel->user, &frame) != BPS_OK) {
+            break;
+        }
+        channel->events->sent(channel->user, frame.cookie);
+    }
     if (faulty_gone(channel)) {
         return;
     }
@@ -554,7 +613,9 @@ static void faulty_turn(void *arg)
         if (faulty_gone(channel)) {
             faulty_touch(channel);
             LIST_REMOVE(channel, entry);
-            host->release(host, channel);
+            if (!has(CHANNEL_LEAKS)) {
+                host->release(host, channel);
+            }
         }
     }
 }
@@ -711,7 +772,6 @@ static bps_status faulty_dial(void *instance, const char *address, uint32_t lane
     int fd;
 
     (void)lane;
-    (void)key;
     if (status != BPS_OK) {
         return status;
     }
@@ -731,6 +791,8 @@ static bps_status faulty_dial(void *instance, const char *address, uint32_t lane
     }
     channel->events = events;
     channel->user = user;
+    channel->key = key;
+    dialled++;
     if (has(DIAL_CLOSES_AT_ONCE)) {
         faulty_end(channel, BPS_ERR_IO, "cannot connect");
     }

@@ -38,5 +38,13 @@ const struct bps_check_test bps_check_transport[] = {
     {"drop from within each callback", bps_check_transport_drop, 2},
     {"finish from within each callback", bps_check_transport_finish, 2},
     {"kick from within each callback", bps_check_transport_kick, 2},
+    {"header: refused by the core", bps_check_transport_header, 0},
+    {"strangers", bps_check_transport_strangers, 2},
+    {"two processes: frames", bps_check_transport_processes, 2},
+    {"two processes: killed", bps_check_transport_killed, 2},
+    {"two processes: stopped", bps_check_transport_stopped, 2},
+    {"random operations", bps_check_transport_random, 2},
+    {"channels: nothing is left behind", bps_check_transport_rounds, 2},
+    {"channels: a hundred at once", bps_check_transport_hundred, 2},
     {NULL, NULL, 0},
 };

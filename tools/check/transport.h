@@ -122,6 +122,7 @@ struct bps_end {
     uint32_t open_for;      /* frames that `next` gives at most, of all; UINT32_MAX: all */
     bool may_close;         /* else `closed` fails the test */
     bool again;             /* `next` is now and then BPS_AGAIN, with a kick from within */
+    bool mistrusts;         /* headers that were not sent are refused, and do not fail the test */
     uint32_t refuse_header; /* of this frame from 1, with BPS_ERR_MISMATCH; 0: none */
     struct bps_act act;
     void *arg;

@@ -41,6 +41,32 @@ static void finish_one(struct bps_side sides[2], bool dials)
     bps_pair_free(&pair);
 }
 
+static void kick_with_more(struct bps_end *end)
+{
+    end->open_for = UINT32_MAX;
+    bps_end_kick(end);
+}
+
+/* What comes too late is not asked for: from within the first take, when its frame was the last one that there was. */
+static void finish_and_kick(struct bps_side sides[2])
+{
+    static const uint32_t sizes[] = {5};
+    struct bps_pair pair;
+    bps_check_at(sides[0].check, "kick after finish");
+    begin(&pair, sides);
+    pair.dials.out.sizes = pair.listens.in.sizes = sizes;
+    pair.dials.out.nsizes = pair.listens.in.nsizes = 1;
+    pair.listens.act = (struct bps_act){BPS_CALL_TAKE, 1, kick_with_more, &pair.dials};
+    pair.dials.open_for = 1;
+    bps_end_kick(&pair.dials);
+    bps_end_finish(&pair.dials);
+    bps_sides_wait(sides[0].check, both_closed, &pair, &pair.dials, 2);
+    BPS_CHECK(sides[0].check, pair.listens.received == pair.dials.handed,
+              "`next` has given %u frames, and %u have come: is it asked after its last BPS_AGAIN?", pair.dials.handed,
+              pair.listens.received);
+    bps_pair_free(&pair);
+}
+
 static void finish_both(struct bps_side sides[2])
 {
     struct bps_pair pair;
@@ -60,5 +86,6 @@ void bps_check_transport_left(struct bps_check *check)
     finish_one(sides, true);
     finish_one(sides, false);
     finish_both(sides);
+    finish_and_kick(sides);
     bps_sides_close(sides);
 }

@@ -62,17 +62,23 @@ void bps_check_transport_many(struct bps_check *check)
 void bps_check_transport_key(struct bps_check *check)
 {
     const struct bps_stream stream = {20, 30, 30000, NULL, 0, 0};
+    struct bps_guarded memory = bps_guarded_new(check, "a key", sizeof(struct bps_channel_key), BPS_GUARDED_BACK);
     struct bps_channel_key key;
     struct bps_side sides[2];
     struct bps_pair pair;
     memset(&key, 0x42, sizeof key);
+    memcpy(memory.at, &key, sizeof key);
     bps_sides_open(check, sides);
-    sides[0].key = sides[1].key = &key;
+    sides[0].key = (const struct bps_channel_key *)memory.at;
+    sides[1].key = &key;
     bps_pair_begin(&pair, &sides[0], &sides[1], &stream);
     bps_check_at(check, "a channel with a key");
-    bps_pair_connect(&pair, 0);
+    sides[1].next = &pair.listens;
+    bps_end_dial(&pair.dials, sides[1].address, 0);
+    bps_guarded_forbid(&memory); /* it is there during dial */
     bps_pairs_wait(&pair, 1);
     bps_pairs_finish(&pair, 1);
     bps_pair_free(&pair);
     bps_sides_close(sides);
+    bps_guarded_free(&memory);
 }

@@ -180,21 +180,23 @@ void bps_end_sink(struct bps_end *end)
     end->sink = (struct bps_sink){.place = sink_place, .take = sink_take};
 }
 
+static bool is_expected(const struct bps_end *end, const uint8_t *header)
+{
+    uint8_t expected[BPS_HEADER_BYTES];
+    bps_stream_header(&end->in, end->begun, BPS_STREAM_FRAME, expected);
+    return memcmp(header, expected, sizeof expected) == 0;
+}
+
 static void check_header(const struct bps_end *end, const uint8_t *header)
 {
-    uint32_t index = bps_header_index(header);
-    uint8_t expected[BPS_HEADER_BYTES];
     BPS_CHECK(end->check, end->offset == end->bytes, "header is called while %u bytes of frame %u are missing, at %s",
               end->bytes - end->offset, current(end), end->name);
     BPS_CHECK(end->check, end->begun < end->in.frames, "header is called for frame %u, of %u that were sent, at %s",
               end->begun, end->in.frames, end->name);
-    bps_stream_header(&end->in, end->begun, BPS_STREAM_FRAME, expected);
-    if (memcmp(header, expected, sizeof expected) != 0) {
-        bps_check_fail(
-            end->check,
-            "the header of frame %u is not what was sent: it says frame %u, %u bytes; expected %u bytes, at %s",
-            end->begun, index, bps_header_bytes(header), bps_header_bytes(expected), end->name);
-    }
+    BPS_CHECK(end->check, is_expected(end, header),
+              "the header of frame %u is not what was sent: it says frame %u, %u bytes; expected %u bytes, at %s",
+              end->begun, bps_header_index(header), bps_header_bytes(header), bps_stream_bytes(&end->in, end->begun),
+              end->name);
 }
 
 bps_status bps_end_header(void *user, const uint8_t *header, struct bps_sink **sink)
@@ -206,6 +208,9 @@ bps_status bps_end_header(void *user, const uint8_t *header, struct bps_sink **s
     if (bps_header_type(header) == BPS_STREAM_RETURN && bps_header_bytes(header) == 0) {
         bps_end_came_back(end, bps_header_index(header));
         return BPS_OK;
+    }
+    if (end->mistrusts && !is_expected(end, header)) {
+        return BPS_ERR_PROTOCOL;
     }
     check_header(end, header);
     end->begun++;

@@ -23,6 +23,22 @@ void bps_check_transport_loans(struct bps_check *check);
 /* transport_finish.c */
 void bps_check_transport_left(struct bps_check *check);
 
+/* transport_processes.c */
+void bps_check_transport_processes(struct bps_check *check);
+void bps_check_transport_killed(struct bps_check *check);
+void bps_check_transport_stopped(struct bps_check *check);
+
+/* transport_hostile.c */
+void bps_check_transport_header(struct bps_check *check);
+void bps_check_transport_strangers(struct bps_check *check);
+
+/* transport_random.c */
+void bps_check_transport_random(struct bps_check *check);
+
+/* transport_leaks.c */
+void bps_check_transport_rounds(struct bps_check *check);
+void bps_check_transport_hundred(struct bps_check *check);
+
 /* transport_acts.c */
 void bps_check_transport_drop(struct bps_check *check);
 void bps_check_transport_finish(struct bps_check *check);

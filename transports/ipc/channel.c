@@ -11,7 +11,7 @@ void ipc_channel_queue(struct bps_channel *channel)
 
 void ipc_kick(struct bps_channel *channel)
 {
-    channel->kicked = true;
+    channel->kicked = !channel->shut; /* after its last BPS_AGAIN `next` is not asked again */
     if (channel->state == IPC_OPEN && !channel->starved && !channel->sends) {
         ipc_channel_queue(channel);
     }

@@ -220,6 +220,7 @@ void tcp_send(struct bps_channel *channel)
 {
     struct tcp_outgoing *out = &channel->out;
     size_t bytes = 0;
+    out->kicked = out->kicked && !channel->shut; /* after its last BPS_AGAIN `next` is not asked again */
     while (out->writable && (out->count > 0 || out->kicked)) {
         if (bytes >= TCP_TURN_BYTES) {
             tcp_channel_queue(channel);

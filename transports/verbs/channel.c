@@ -31,7 +31,7 @@ void verbs_wake_starved(struct verbs *verbs)
 
 void verbs_kick(struct bps_channel *channel)
 {
-    channel->out.kicked = true;
+    channel->out.kicked = !channel->out.finished; /* after its last BPS_AGAIN `next` is not asked again */
     if (channel->state == VERBS_OPEN) {
         verbs_channel_queue(channel);
     }

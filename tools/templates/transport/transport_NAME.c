@@ -331,7 +331,7 @@ static void NAME_finish(struct bps_channel *channel)
 
 static void NAME_kick(struct bps_channel *channel)
 {
-    channel->kicked = true;
+    channel->kicked = !channel->shut;
     NAME_schedule(channel->transport);
 }
 
