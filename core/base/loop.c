@@ -381,6 +381,19 @@ void bps_loop_forget(struct bps_loop *loop, const void *owner)
     forget_calls(&loop->running, owner);
 }
 
+void bps_loop_undefer(struct bps_loop *loop, const void *owner, bps_call_fn fn, void *arg)
+{
+    struct call_list *const lists[] = {&loop->deferred, &loop->running};
+    for (size_t list = 0; list < 2; list++) {
+        for (size_t i = 0; i < lists[list]->count; i++) {
+            struct call *call = &lists[list]->calls[i];
+            if (call->owner == owner && call->fn == fn && call->arg == arg) {
+                call->fn = NULL;
+            }
+        }
+    }
+}
+
 static void run_deferred(struct bps_loop *loop)
 {
     bps_assert(loop->running.count == 0);

@@ -53,6 +53,8 @@ void bps_loop_defer(struct bps_loop *loop, bps_call_fn fn, void *arg);
 /* The same for an owner (not NULL) that may end before: bps_loop_forget() takes back all its calls. */
 void bps_loop_defer_for(struct bps_loop *loop, const void *owner, bps_call_fn fn, void *arg);
 void bps_loop_forget(struct bps_loop *loop, const void *owner);
+/* Takes back such calls of an owner alone. */
+void bps_loop_undefer(struct bps_loop *loop, const void *owner, bps_call_fn fn, void *arg);
 /* Calls fn at the end of each turn in which that is asked for, behind all that was deferred before. One for a loop. */
 void bps_loop_at_end(struct bps_loop *loop, bps_call_fn fn, void *arg);
 void bps_loop_ask_end(struct bps_loop *loop);

@@ -195,7 +195,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
         return "the devices do not combine its type so";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {
-        if (tensor->path.step[i].node->kind == BPS_NODE_PLUGIN) {
+        if (bps_node_is_plugin(tensor->path.step[i].node)) {
             return "it passes stages that need the host";
         }
     }

@@ -29,6 +29,7 @@ struct bps_shards;
 struct bps_coded;
 struct bps_local_device_ops;
 struct bps_thread_pool;
+struct bps_rounds;
 
 enum bps_worker_phase {
     BPS_WORKER_JOINING,
@@ -93,6 +94,7 @@ struct bps_worker {
     const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
+    struct bps_rounds *rounds;                       /* [const] of stages that take whole ones; NULL: there are none */
     struct bps_pool blocks;                          /* memory of rows on their way */
     struct bps_member *member;
     struct bps_server *server;                   /* hosted here, or NULL */
@@ -192,6 +194,14 @@ static inline struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worke
     return (struct bps_tensor_entry *)bps_names_get(&worker->names, name, report);
 }
 
+/* ---- stage_round.c: for stages that take whole rounds; of no effect where there are none ---- */
+bps_status bps_rounds_open(struct bps_worker *worker);
+void bps_rounds_close(struct bps_worker *worker);
+/* [any thread] This thread waits for an operation from here on, and no longer. */
+void bps_rounds_wait(struct bps_worker *worker);
+void bps_rounds_go_on(struct bps_worker *worker);
+/* [core] An operation has ended, or the worker is about to leave. */
+void bps_rounds_look(struct bps_worker *worker);
 /* ---- check.c: for bps_check() ---- */
 void bps_operation_check(const struct bps_operation *operation);
 void bps_worker_check(const struct bps_worker *worker);

@@ -116,10 +116,11 @@ static inline void *bps_task_place(const struct bps_task *task, uint32_t offset)
 extern const struct bps_step_ops bps_async_alone; /* of those, tensors in mode async: async_alone.c */
 extern const struct bps_step_ops bps_own_block;   /* what a worker sends to itself: alone.c */
 bool bps_is_own_block(const struct bps_tensor_entry *tensor, uint32_t partition);
-extern const struct bps_step_ops bps_group_alone;           /* in a process group of one worker: alone.c */
-extern const struct bps_step_ops bps_sparse_alone;          /* and rows: sparse_alone.c */
-extern const struct bps_step_ops *const bps_alone_steps[];  /* push_pull in a job of one worker: alone.c */
-extern const struct bps_step_ops *const bps_plugin_steps[]; /* a stage of worker.graph: stage.c */
+extern const struct bps_step_ops bps_group_alone;                 /* in a process group of one worker: alone.c */
+extern const struct bps_step_ops bps_sparse_alone;                /* and rows: sparse_alone.c */
+extern const struct bps_step_ops *const bps_alone_steps[];        /* push_pull in a job of one worker: alone.c */
+extern const struct bps_step_ops *const bps_plugin_steps[];       /* a stage of worker.graph: stage.c */
+extern const struct bps_step_ops *const bps_plugin_round_steps[]; /* and one that takes whole rounds: stage_round.c */
 
 static inline const struct bps_step_ops *bps_task_step(const struct bps_task *task)
 {

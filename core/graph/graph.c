@@ -60,6 +60,7 @@ static bps_status open_stage(struct bps_node *node, const struct bps_conf_node *
     if (status == BPS_OK) {
         node->ops = node->instance->ops;
         node->attr = node->instance->attr.stage;
+        node->kind = node->ops->run_all != NULL ? BPS_NODE_PLUGIN_ROUND : BPS_NODE_PLUGIN;
     }
     return status;
 }
@@ -252,7 +253,7 @@ static bps_status check_builtins(struct bps_graph *graph, struct bps_report *rep
         origin = node->origin;
         count[node->kind]++;
         graph->push_pull = node->kind == BPS_NODE_PUSH_PULL ? i : graph->push_pull;
-        if (node->kind != BPS_NODE_PLUGIN) {
+        if (!bps_node_is_plugin(node)) {
             ordered = ordered && node->kind >= last;
             last = node->kind;
         }
@@ -301,6 +302,23 @@ static bps_status graph_check_graph(struct bps_graph *graph, struct bps_report *
     return status != BPS_OK ? status : check_edge(from, gives, "the result", "plain", origin, report);
 }
 
+/* The leader of a partition alone passes what lies there: no worker sees a whole round. */
+static bps_status check_rounds(const struct bps_graph *graph, struct bps_report *report)
+{
+    bool between = false;
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        between = (between || node->kind == BPS_NODE_LOCAL_REDUCE) && node->kind != BPS_NODE_LOCAL_BROADCAST;
+        if (between && node->kind == BPS_NODE_PLUGIN_ROUND) {
+            return bps_fail(report, BPS_ERR_CONF,
+                            "%s: stage %s takes whole rounds, and so cannot stand between local_reduce and "
+                            "local_broadcast; put it before or behind both",
+                            node->origin, node->name);
+        }
+    }
+    return BPS_OK;
+}
+
 /* ---- life ---- */
 
 bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_graph **out,
@@ -325,6 +343,9 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
     }
     if (status == BPS_OK) {
         status = graph_check_graph(graph, report);
+    }
+    if (status == BPS_OK) {
+        status = check_rounds(graph, report);
     }
     if (status != BPS_OK) {
         bps_graph_free(graph);
@@ -378,7 +399,7 @@ bool bps_graph_keeps(const struct bps_graph *graph, const struct bps_tensor_info
 bool bps_graph_has_plugins(const struct bps_graph *graph)
 {
     for (uint32_t i = 0; i < graph->nodes; i++) {
-        if (graph->node[i].kind == BPS_NODE_PLUGIN) {
+        if (bps_node_is_plugin(&graph->node[i])) {
             return true;
         }
     }
@@ -390,10 +411,20 @@ bool bps_graph_has_plugins_between(const struct bps_graph *graph)
     bool between = false;
     for (uint32_t i = 0; i < graph->nodes; i++) {
         const struct bps_node *node = &graph->node[i];
-        if (between && node->kind == BPS_NODE_PLUGIN) {
+        if (between && bps_node_is_plugin(node)) {
             return true;
         }
         between = (between || node->kind == BPS_NODE_LOCAL_REDUCE) && node->kind != BPS_NODE_LOCAL_BROADCAST;
+    }
+    return false;
+}
+
+bool bps_graph_takes_rounds(const struct bps_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        if (graph->node[i].kind == BPS_NODE_PLUGIN_ROUND) {
+            return true;
+        }
     }
     return false;
 }

@@ -22,6 +22,7 @@
 
 enum bps_node_kind {
     BPS_NODE_PLUGIN,
+    BPS_NODE_PLUGIN_ROUND, /* a plugin that takes all tasks of a round at once: run_all of stage.h */
     BPS_NODE_LOCAL_REDUCE,
     BPS_NODE_COMPRESS, /* says how a tensor is coded; on no path */
     BPS_NODE_PUSH_PULL,
@@ -57,6 +58,11 @@ struct bps_graph {
     struct bps_node node[];
 };
 
+static inline bool bps_node_is_plugin(const struct bps_node *node)
+{
+    return node->kind == BPS_NODE_PLUGIN || node->kind == BPS_NODE_PLUGIN_ROUND;
+}
+
 /* What the name of a stage means. */
 enum bps_node_kind bps_node_kind_of(const char *stage);
 
@@ -68,6 +74,8 @@ void bps_graph_free(struct bps_graph *graph);
 bool bps_graph_has_plugins(const struct bps_graph *graph);
 /* True if a plugin works on what lies between local_reduce and local_broadcast. */
 bool bps_graph_has_plugins_between(const struct bps_graph *graph);
+/* True if a plugin takes whole rounds. */
+bool bps_graph_takes_rounds(const struct bps_graph *graph);
 /* True if some stage runs on the pool of threads. */
 bool bps_graph_needs_threads(const struct bps_graph *graph);
 

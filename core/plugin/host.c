@@ -36,13 +36,19 @@ static struct host *plugin_host_host_of(const struct bps_host *table)
 
 /* ---- log, time, memory -------------------------------------------------------------------------------- */
 
+static bool host_logs(const struct bps_host *table, uint32_t level)
+{
+    const struct host *host = plugin_host_host_of(table);
+    return level <= (host->level != 0 ? host->level : bps_log_level());
+}
+
 static void host_log(const struct bps_host *table, uint32_t level, const char *format, ...)
 {
     char line[1024];
     va_list args;
 
     const struct host *host = plugin_host_host_of(table);
-    if (level > (host->level != 0 ? host->level : bps_log_level())) {
+    if (!host_logs(table, level)) {
         return;
     }
     va_start(args, format);
@@ -98,6 +104,14 @@ static void host_defer(const struct bps_host *table, bps_call_fn fn, void *arg)
         bps_loop_defer_for(loop, table, fn, arg);
     } else {
         bps_error(table->instance, "the plugin defers a call, but this instance has no event loop");
+    }
+}
+
+static void host_undefer(const struct bps_host *table, bps_call_fn fn, void *arg)
+{
+    struct bps_loop *loop = plugin_host_host_of(table)->loop;
+    if (loop != NULL) {
+        bps_loop_undefer(loop, table, fn, arg);
     }
 }
 
@@ -188,6 +202,12 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
         .poller = host_poller,
         .unpoll = host_unpoll,
         .counter = host_counter,
+        .undefer = host_undefer,
+        .logs = host_logs,
+        .dtype_size = bps_dtype_size,
+        .dtype_name = bps_dtype_name,
+        .op_name = bps_op_name,
+        .status_text = bps_strerror,
     };
     return &host->table;
 }

@@ -129,9 +129,12 @@ static const struct bps_launcher_ops launcher_stubs = {.direction = no_direction
 struct op {
     const char *name; /* NULL ends a table */
     size_t offset;    /* of the function pointer in the operations */
+    size_t instead;   /* of another one that may be there in its place; 0: there is none */
 };
 
-#define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field)}
+#define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field), 0}
+#define OP_OR(kind, field, other)                                                                                      \
+    {#field, offsetof(struct bps_##kind##_ops, field), offsetof(struct bps_##kind##_ops, other)}
 
 static const struct op transport_ops[] = {
     OP(transport, open),      OP(transport, close),     OP(transport, query),
@@ -139,41 +142,41 @@ static const struct op transport_ops[] = {
     OP(transport, finish),    OP(transport, drop),      OP(transport, local_host),
     OP(transport, describe),  OP(transport, loan_read), OP(transport, loan_write),
     OP(transport, attach),    OP(transport, detach),    OP(transport, round_trip),
-    OP(transport, delivered), OP(transport, speed),     {NULL, 0},
+    OP(transport, delivered), OP(transport, speed),     {NULL, 0, 0},
 };
 
 static const struct op reducer_ops[] = {
-    OP(reducer, open), OP(reducer, close), OP(reducer, kernels), OP(reducer, describe), {NULL, 0},
+    OP(reducer, open), OP(reducer, close), OP(reducer, kernels), OP(reducer, describe), {NULL, 0, 0},
 };
 
 /* Of a reducer that has devices: those that are not optional. */
 static const struct op device_ops[] = {
     OP(device, mark), OP(device, mark_copies), OP(device, follow), OP(device, await), OP(device, release),
-    OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0},
+    OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0, 0},
 };
 
 /* Of devices whose memory others reach; none of them is optional. */
-static const struct op share_ops[] = {OP(share, allocation), OP(share, region), OP(share, flush), {NULL, 0}};
+static const struct op share_ops[] = {OP(share, allocation), OP(share, region), OP(share, flush), {NULL, 0, 0}};
 
 /* Of devices that form groups; none of them is optional. */
 static const struct op group_ops[] = {
     OP(group, query), OP(group, takes), OP(group, identify), OP(group, name), OP(group, join),
-    OP(group, run),   OP(group, leave), OP(group, abort),    {NULL, 0},
+    OP(group, run),   OP(group, leave), OP(group, abort),    {NULL, 0, 0},
 };
 
 static const struct op compressor_ops[] = {
     OP(compressor, open),   OP(compressor, close),      OP(compressor, bound),    OP(compressor, encode),
-    OP(compressor, decode), OP(compressor, decode_add), OP(compressor, describe), {NULL, 0},
+    OP(compressor, decode), OP(compressor, decode_add), OP(compressor, describe), {NULL, 0, 0},
 };
 
 static const struct op stage_ops[] = {
-    OP(stage, open),   OP(stage, close), OP(stage, query),    OP(stage, bind),
-    OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
+    OP(stage, open),   OP(stage, close),           OP(stage, query),    OP(stage, bind),
+    OP(stage, unbind), OP_OR(stage, run, run_all), OP(stage, describe), {NULL, 0, 0},
 };
 
 static const struct op launcher_ops[] = {
     OP(launcher, open), OP(launcher, close),     OP(launcher, recognise), OP(launcher, leave),
-    OP(launcher, find), OP(launcher, direction), OP(launcher, in_child),  {NULL, 0},
+    OP(launcher, find), OP(launcher, direction), OP(launcher, in_child),  {NULL, 0, 0},
 };
 
 struct kind {
@@ -322,7 +325,12 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
     copy.common.size = row->size;
     for (const struct op *op = row->ops; op->name; op++) {
         any_fn stub = get_op(row->stubs, op->offset);
-        if (get_op(&copy, op->offset)) {
+        bool other = op->instead != 0 && get_op(&copy, op->instead);
+        if (get_op(&copy, op->offset) && other) {
+            return bps_refuse(report, "operation %s is there, and another one that takes its place; set one of both",
+                              op->name);
+        }
+        if (get_op(&copy, op->offset) || other) {
             continue;
         }
         if (!stub) {

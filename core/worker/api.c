@@ -609,7 +609,9 @@ static inline bps_status api_run(const struct bps_push_pull *request, const stru
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
+    bps_rounds_wait(worker);
     bps_status status = bps_operation_run(worker, request, call, timeout_ns, out != NULL ? out : &spare, report);
+    bps_rounds_go_on(worker);
     api_release();
     return told(status, report);
 }
@@ -801,7 +803,14 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
     if (worker == NULL) {
         return bps_outcome_take(handle, &status, report) ? status : BPS_ERR_STATE;
     }
+    bool waits = worker->rounds != NULL && bps_operation_poll(worker, handle) == BPS_INPROGRESS;
+    if (waits) {
+        bps_rounds_wait(worker);
+    }
     status = bps_operation_wait(worker, handle, timeout_ns, report);
+    if (waits) {
+        bps_rounds_go_on(worker);
+    }
     api_release();
     return told(status, report);
 }

@@ -395,6 +395,7 @@ static void on_operation_ended(struct bps_worker *worker)
         bps_remotes_retire(worker);
     }
     bps_remotes_settle(worker);
+    bps_rounds_look(worker);
     check_drained(worker);
 }
 
@@ -413,6 +414,7 @@ static void worker_leave(struct bps_post *post)
         bps_remotes_announce_leave(worker);
         bps_member_reform(worker->member);
     } else if (!TAILQ_EMPTY(&worker->operations)) {
+        bps_rounds_look(worker);
         worker->drain = bps_loop_timer(worker->loop, DRAIN_LIMIT, 0, on_drain_limit, worker);
     }
     check_drained(worker);
@@ -457,6 +459,7 @@ void bps_worker_free(struct bps_worker *worker)
         bps_remotes_drop(worker);
         bps_local_transport_close(worker);
         bps_thread_pool_free(worker);
+        bps_rounds_close(worker);
         bps_member_free(worker->member);
         bps_server_free(worker->server);
         if (worker->records) {
@@ -519,6 +522,7 @@ const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool
 {
     const struct bps_step_ops *const *const steps[BPS_NODE_KINDS] = {
         [BPS_NODE_PLUGIN] = bps_plugin_steps,
+        [BPS_NODE_PLUGIN_ROUND] = bps_plugin_round_steps,
         [BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps,
         [BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : push_pull_steps,
         [BPS_NODE_LOCAL_BROADCAST] = bps_local_broadcast_steps,
@@ -566,6 +570,9 @@ static bps_status worker_open_parts(struct bps_worker *worker, struct bps_report
         uint64_t period = clock_period(cluster);
         worker->clock = bps_loop_timer(worker->loop, period, period, on_clock, worker);
         status = worker->clock == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status == BPS_OK) {
+        status = bps_rounds_open(worker);
     }
     if (status == BPS_OK && bps_graph_needs_threads(worker->graph)) {
         status = bps_thread_pool_need(worker, report);

@@ -52,6 +52,10 @@ enum fault {
     DONE_NEVER,
     DONE_POSITIVE,
     CANCEL_FORGETS,
+    ROUND_NONE, /* from here on it takes whole rounds; this one has no fault */
+    ROUND_FIRST_ONLY,
+    ROUND_BY_ORDER,
+    ROUND_LATER,
 };
 
 /* In the place of calls that a compiler might leave out. */
@@ -64,7 +68,7 @@ static bool has(enum fault one)
 
 static bool answers_later(void)
 {
-    return fault >= DONE_AND_OK;
+    return fault >= DONE_AND_OK && fault < ROUND_NONE;
 }
 
 struct faulty_options {
@@ -295,6 +299,20 @@ static bps_status faulty_run(void *instance, void *state, const struct bps_stage
     return has(RUN_RETURNS_THREE) ? 3 : answers_later() ? run_later(instance, task) : BPS_OK;
 }
 
+static bps_status faulty_run_all(void *instance, const struct bps_stage_task *const *task, void *const *state,
+                                 size_t count, struct bps_report *report)
+{
+    (void)instance;
+    (void)state;
+    (void)report;
+    for (size_t i = 0; i < (has(ROUND_FIRST_ONLY) ? 1 : count); i++) {
+        float *dst = task[i]->dst;
+        double_all(dst, (float *)task[i]->src, task[i]->count);
+        dst[0] += has(ROUND_BY_ORDER) ? (float)i : 0;
+    }
+    return has(ROUND_LATER) ? BPS_INPROGRESS : BPS_OK;
+}
+
 static void faulty_describe(void *instance, char *text, size_t n)
 {
     (void)instance;
@@ -312,9 +330,10 @@ static const struct bps_stage_ops faulty_ops = {
     .query = faulty_query,
     .bind = faulty_bind,
     .unbind = faulty_unbind,
-    .run = faulty_run,
+    .run = FAULT < ROUND_NONE ? faulty_run : NULL,
     .describe = faulty_describe,
     .cancel = faulty_cancel,
+    .run_all = FAULT < ROUND_NONE ? NULL : faulty_run_all,
 };
 
 BPS_PLUGIN_MODULE(BPS_KIND_STAGE, "faulty", "1.0", "Apache-2.0", .summary = "doubles", .options = faulty_options,

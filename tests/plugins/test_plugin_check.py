@@ -50,6 +50,9 @@ STAGE = {
     "DONE_TWICE": ("done and cancel", "it calls done twice for a task"),
     "DONE_NEVER": ("done and cancel", "not called done within 1 s"),
     "DONE_POSITIVE": ("done and cancel", "it calls done with status 3"),
+    "ROUND_FIRST_ONLY": ("run_all", "it has not written all of dst"),
+    "ROUND_BY_ORDER": ("run_all", "the result depends on the order of the tasks"),
+    "ROUND_LATER": ("run_all", "it returns 1; allowed are BPS_OK and BPS_ERR_*"),
     "CANCEL_FORGETS": ("done and cancel", "after cancel of some tasks"),
 }
 
@@ -207,6 +210,7 @@ class PluginCheck(unittest.TestCase):
 
     def test_stage(self):
         self.pass_all(self.build("stage_faulty.c", "NONE"))
+        self.pass_all(self.build("stage_faulty.c", "ROUND_NONE"))
         self.find_faults("stage_faulty.c", STAGE)
 
     def test_compressor(self):

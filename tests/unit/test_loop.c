@@ -353,8 +353,12 @@ START_TEST(deferred_calls_come_in_order_and_once)
     bps_loop_defer(loop, defer_more, "b");
     bps_loop_defer_for(loop, &loop, note, "forgotten as well");
     bps_loop_forget(loop, trace);
+    static char one[] = "taken back", other[] = "d";
+    bps_loop_defer_for(loop, one, note, one);
+    bps_loop_defer_for(loop, one, note, other);
+    bps_loop_undefer(loop, one, note, one);
     bps_loop_run(loop);
-    ck_assert_str_eq(trace, "abc");
+    ck_assert_str_eq(trace, "abdc");
 }
 END_TEST
 

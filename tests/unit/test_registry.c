@@ -355,6 +355,22 @@ START_TEST(counters)
 }
 END_TEST
 
+/* What a plugin needs of the core, without linking to it. */
+START_TEST(words_and_sizes)
+{
+    struct bps_host *host = bps_host_new("transports.net", NULL);
+
+    ck_assert_uint_eq(host->dtype_size(BPS_INT64), 8);
+    ck_assert_uint_eq(host->dtype_size(BPS_DTYPES), 0);
+    ck_assert_str_eq(host->dtype_name(BPS_BFLOAT16), "bfloat16");
+    ck_assert_str_eq(host->op_name(BPS_AVERAGE), "average");
+    ck_assert_str_eq(host->status_text(BPS_ERR_NOMEM), bps_strerror(BPS_ERR_NOMEM));
+    ck_assert(host->logs(host, BPS_LOG_ERROR) && !host->logs(host, BPS_LOG_TRACE));
+    host->undefer(host, NULL, NULL); /* as there is no loop, there are no calls */
+    bps_host_free(host);
+}
+END_TEST
+
 START_TEST(memory_is_aligned)
 {
     struct bps_host *host = bps_host_new("x", NULL);
@@ -559,6 +575,7 @@ static TCase *services(void)
 
     tcase_add_test(tcase, counters);
     tcase_add_test(tcase, memory_is_aligned);
+    tcase_add_test(tcase, words_and_sizes);
     tcase_add_test(tcase, events_come_through_the_loop);
     tcase_add_test(tcase, services_without_a_loop);
     return tcase;

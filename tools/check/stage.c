@@ -12,6 +12,7 @@
 #include "base/container.h"
 #include "tools/check/check.h"
 #include "tools/check/guarded.h"
+#include "tools/check/stage.h"
 #include "tools/check/values.h"
 
 /* ---- what it takes ---- */
@@ -100,13 +101,26 @@ static void wait_for(struct run *run)
               "it has returned BPS_INPROGRESS, and not called done within %g s", most);
 }
 
+/* A stage that takes whole rounds gets one of this task. */
+static bps_status call(const struct bound *bound, struct run *run, struct bps_report *report)
+{
+    const struct bps_stage_ops *ops = ops_of(bound->instance);
+    const struct bps_stage_task *task = &run->view;
+    if (ops->run_all == NULL) {
+        return ops->run(bound->instance->self, bound->state, task, report);
+    }
+    bps_status status = ops->run_all(bound->instance->self, &task, &bound->state, 1, report);
+    BPS_CHECK(bound->check, status <= 0, "run_all returns %d; allowed are BPS_OK and BPS_ERR_*", status);
+    return status;
+}
+
 static bps_status begin(const struct bound *bound, struct run *run, struct bps_report *report)
 {
     struct bps_check *check = bound->check;
     *report = (struct bps_report){""};
     run->check = check;
     run->view.done = on_answer;
-    bps_status status = ops_of(bound->instance)->run(bound->instance->self, bound->state, &run->view, report);
+    bps_status status = call(bound, run, report);
     BPS_CHECK(check, status <= 0 || status == BPS_INPROGRESS,
               "it returns %d; allowed are BPS_OK, BPS_INPROGRESS and BPS_ERR_*", status);
     BPS_CHECK(check, status != BPS_INPROGRESS || bound->attr.executor == BPS_EXECUTOR_IO,
@@ -416,8 +430,8 @@ static void run_in_threads(struct bound *bound, size_t count)
 static void check_threads(struct bps_check *check)
 {
     struct bound bound = open_bound(check);
-    if (bound.attr.executor != BPS_EXECUTOR_CPU) {
-        bps_check_skip(check, "it runs on the core's thread alone");
+    if (bound.attr.executor != BPS_EXECUTOR_CPU || ops_of(bound.instance)->run_all != NULL) {
+        bps_check_skip(check, "it is called by one thread at a time");
     }
     bps_check_close(check, bound.instance);
     each_form(check, IN_THREAD, run_in_threads);
@@ -460,8 +474,8 @@ static void cancel_task(struct bound *bound, size_t count)
 static void check_later(struct bps_check *check)
 {
     struct bound bound = open_bound(check);
-    if (bound.attr.executor != BPS_EXECUTOR_IO) {
-        bps_check_skip(check, "it runs in the pool, and answers at once");
+    if (bound.attr.executor != BPS_EXECUTOR_IO || ops_of(bound.instance)->run_all != NULL) {
+        bps_check_skip(check, "it answers at once");
     }
     bps_check_close(check, bound.instance);
     each_form(check, 1000, cancel_task);
@@ -475,6 +489,7 @@ const struct bps_check_test bps_check_stage[] = {
     {"run: NaN, infinities and extremes", check_special, 0},
     {"run: nothing is left behind", check_rounds, 2},
     {"run: on several threads", check_threads, 2},
+    {"run_all: several tasks, in any order", bps_check_run_all, 0},
     {"done and cancel", check_later, 2},
     {NULL, NULL, 0},
 };

@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 18u
+#define BPS_ABI_MINOR 19u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -213,7 +213,8 @@ typedef void (*bps_call_fn)(void *arg);
 
 /*
  * Services of the core. One table per instance: pass it back as the first argument. Valid until close
- * returns. Only log, now, alloc and release may be called from other threads than the loop's.
+ * returns. log, now, alloc, release, and what follows undefer may be called from any thread, all others from the
+ * loop's alone.
  */
 struct bps_host {
     size_t size;
@@ -260,6 +261,14 @@ struct bps_host {
 
     /* A counter of this instance, shown by name; the address stays valid until close. Add to it freely. */
     uint64_t *(*counter)(const struct bps_host *host, const char *name, const char *help);
+    /* Takes back the calls of fn with arg that defer has been given and that have not been made yet. */
+    void (*undefer)(const struct bps_host *host, bps_call_fn fn, void *arg);
+    /* Whether lines of this level are written: so that a plugin need not put together what nobody reads. */
+    bool (*logs)(const struct bps_host *host, uint32_t level);
+    /* What types.h declares for applications, of the same names: bytes of an element, and words for messages. */
+    size_t (*dtype_size)(uint32_t dtype);
+    const char *(*dtype_name)(uint32_t dtype), *(*op_name)(uint32_t op);
+    const char *(*status_text)(bps_status status);
 };
 
 /*

@@ -84,6 +84,15 @@ struct bps_stage_ops {
      * with whatever status: nobody waits for the result, but the memory cannot be given back before.
      */
     void (*cancel)(void *instance, void *state, const struct bps_stage_task *task);
+    /*
+     * Instead of run: all tasks of a round at once, of every tensor that passes the stage, in any order. A round is
+     * what the application has started when it begins to wait for an operation, as in bps_wait(): this is called when
+     * all that passes the stage has come to it. So the stage must not stand between local_reduce and local_broadcast,
+     * and refuses operations with a callback, for which nobody waits. The status is that of each task; the other rules
+     * are those of run, but for BPS_INPROGRESS, which is not allowed. state[i] belongs to task[i].
+     */
+    bps_status (*run_all)(void *instance, const struct bps_stage_task *const *task, void *const *state, size_t count,
+                          struct bps_report *report);
 };
 
 #ifdef __cplusplus
