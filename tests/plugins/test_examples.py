@@ -11,7 +11,15 @@ import unittest
 import installation
 import modules
 
-EXAMPLES = ("compressor_natural", "reducer_kahan", "stage_clip", "stage_gradnorm", "stage_nanguard", "transport_unix")
+EXAMPLES = (
+    "compressor_natural",
+    "reducer_kahan",
+    "stage_clip",
+    "stage_clip_global",
+    "stage_gradnorm",
+    "stage_nanguard",
+    "transport_unix",
+)
 CONF = """
 transports = { local = { plugin = "unix"; }; };
 reducers = { kahan = { plugin = "kahan"; }; };
@@ -27,7 +35,8 @@ worker = {
               { stage = "local_reduce"; },
               { stage = "compress"; use = "natural"; when = "name == coded"; },
               { stage = "push_pull"; },
-              { stage = "local_broadcast"; } );
+              { stage = "local_broadcast"; },
+              { stage = "clip_global"; max_norm = 1e12; when = "dtype == float32"; } );
 };
 log = { level = "info"; };
 """
