@@ -48,16 +48,16 @@ static void run_kernel(const struct bench *m, enum step step)
     const void *const in_place[4] = {m->dst, m->a, m->b, m->acc};
     switch (step) {
     case FOLD:
-        m->kernels.fold(m->acc, m->a, m->count, 1);
+        m->kernels.fold(m->kernels.context, m->acc, m->a, m->count, 1);
         break;
     case REDUCE:
-        m->kernels.reduce(m->dst, sources, NULL, 2, m->count, 1, 1);
+        m->kernels.reduce(m->kernels.context, m->dst, sources, NULL, 2, m->count, 1, 1);
         break;
     case REDUCE_MANY:
-        m->kernels.reduce(m->dst, in_place, NULL, 4, m->count, 1, 1);
+        m->kernels.reduce(m->kernels.context, m->dst, in_place, NULL, 4, m->count, 1, 1);
         break;
     case FINISH:
-        m->kernels.finish(m->dst, m->acc, m->count, 1, 1);
+        m->kernels.finish(m->kernels.context, m->dst, m->acc, m->count, 1, 1);
         break;
     default:
         memcpy(m->dst, m->a, m->bytes);

@@ -24,23 +24,23 @@ static void open_kernels(const void *dtype)
 
 static void first(void)
 {
-    kernels.first(accumulator, source[0], COUNT, 0.5);
+    kernels.first(kernels.context, accumulator, source[0], COUNT, 0.5);
 }
 
 static void fold(void)
 {
-    kernels.fold(accumulator, source[0], COUNT, 1.0);
+    kernels.fold(kernels.context, accumulator, source[0], COUNT, 1.0);
 }
 
 static void finish(void)
 {
-    kernels.finish(source[0], accumulator, COUNT, 1.0, 2);
+    kernels.finish(kernels.context, source[0], accumulator, COUNT, 1.0, 2);
 }
 
 static void reduce(void)
 {
     const void *const all[SOURCES] = {source[0], source[1], source[2], source[3]};
-    kernels.reduce(accumulator, all, NULL, SOURCES, COUNT, 1.0, SOURCES);
+    kernels.reduce(kernels.context, accumulator, all, NULL, SOURCES, COUNT, 1.0, SOURCES);
 }
 
 static const uint32_t float32 = BPS_FLOAT32, float16 = BPS_FLOAT16, bfloat16 = BPS_BFLOAT16;

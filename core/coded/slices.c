@@ -110,7 +110,7 @@ static const void *load(const struct bps_task *task, uint32_t index)
         return src;
     }
     find_kernels(task->tensor->worker, dtype_of(task), &kernels, NULL);
-    kernels.first(scratch, src, count_of(task, index), scale);
+    kernels.first(kernels.context, scratch, src, count_of(task, index), scale);
     return scratch;
 }
 
@@ -418,7 +418,7 @@ static bps_status decode(struct bps_task *task, uint32_t index)
         memcpy(dst, x, bps_push_bytes(task, index));
     } else if (status == BPS_OK) {
         find_kernels(task->tensor->worker, dtype, &kernels, NULL);
-        kernels.finish(dst, x, count_of(task, index), 1.0, 1);
+        kernels.finish(kernels.context, dst, x, count_of(task, index), 1.0, 1);
     }
     return status;
 }

@@ -55,7 +55,8 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     double scale = operation->request.prescale;
     size_t count = task->bytes / bps_element_size(operation->request.dtype);
     BPS_CALLING(scaling->reducer, "reduce", task->tensor->named.name);
-    scaling->kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, count, operation->request.postscale, 1);
+    scaling->kernels.reduce(scaling->kernels.context, task->dst, &src, scale != 1.0 ? &scale : NULL, 1, count,
+                            operation->request.postscale, 1);
     return BPS_OK;
 }
 

@@ -45,7 +45,7 @@ static bps_status add_rows(const struct bps_task *task, const struct bps_kernels
     for (uint32_t i = 0; are && i < list.count; i++) {
         char *value = tensor->value + task->offset + bps_row_part_at(&cut, list.index[i]);
         uint32_t own = bps_row_part_bytes(&cut, list.index[i]);
-        kernels->reduce(value, (const void *const[]){value, part}, NULL, 2, own / element, 1.0, 1);
+        kernels->reduce(kernels->context, value, (const void *const[]){value, part}, NULL, 2, own / element, 1.0, 1);
         memcpy(part, value, own);
         part += own;
     }
@@ -75,7 +75,8 @@ static bps_status add_to_value(const struct bps_task *task, struct bps_report *r
     if (operation->request.rows != NULL) {
         return add_rows(task, &kernels);
     }
-    kernels.reduce(value, source, scales, 2, task->bytes / bps_dtype_size(operation->request.dtype), 1.0, 1);
+    kernels.reduce(kernels.context, value, source, scales, 2, task->bytes / bps_dtype_size(operation->request.dtype),
+                   1.0, 1);
     memcpy(task->dst, value, task->bytes);
     return BPS_OK;
 }

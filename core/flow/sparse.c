@@ -273,7 +273,7 @@ static void sum_row(const struct bps_task *task, const struct packed *packed, co
             weight[sources] = scale;
             source[sources++] = brought_at(task, packed, i + done);
         }
-        kernels->reduce(to, source, scale != 1.0 ? weight : NULL, sources,
+        kernels->reduce(kernels->context, to, source, scale != 1.0 ? weight : NULL, sources,
                         bytes / bps_dtype_size(sparse_request(task)->dtype), 1.0, 1);
     }
 }

@@ -47,7 +47,8 @@ static void accumulate_settle(struct bps_sum_slice *slice)
     const struct bps_round *round = slice->round;
     char *place = accumulate_place_of(slice, slice->settled);
     if (slice->settled < slice->landed && slice->owed != 1.0) {
-        round->kernels.first(place, place, (slice->landed - slice->settled) / round->element, slice->owed);
+        round->kernels.first(round->kernels.context, place, place, (slice->landed - slice->settled) / round->element,
+                             slice->owed);
     }
     slice->settled = slice->landed;
 }
@@ -67,7 +68,7 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
         slice->owed = owed;
     }
     if (!plain) {
-        round->kernels.first(place, data, bytes / round->element, cursor->scale);
+        round->kernels.first(round->kernels.context, place, data, bytes / round->element, cursor->scale);
     } else if (place != data) {
         memcpy(place, data, bytes);
     }
@@ -84,13 +85,15 @@ static void accumulate_add(const struct bps_sum_cursor *cursor, uint32_t offset,
     uint32_t settled = slice->settled > offset ? slice->settled - offset : 0;
     settled = slice->owed == 1.0 || settled > bytes ? bytes : settled;
     if (settled > 0) {
-        round->kernels.fold(accumulate_place_of(slice, offset), data, settled / round->element, cursor->scale);
+        round->kernels.fold(round->kernels.context, accumulate_place_of(slice, offset), data, settled / round->element,
+                            cursor->scale);
     }
     if (settled < bytes) {
         char *place = accumulate_place_of(slice, offset + settled);
         const void *both[] = {place, data + settled};
         const double scales[] = {slice->owed, cursor->scale};
-        round->kernels.reduce(place, both, scales, 2, (bytes - settled) / round->element, 1.0, 1);
+        round->kernels.reduce(round->kernels.context, place, both, scales, 2, (bytes - settled) / round->element, 1.0,
+                              1);
     }
     slice->settled = offset + bytes > slice->settled ? offset + bytes : slice->settled;
 }
@@ -125,8 +128,8 @@ static bps_status accumulate_finish(struct bps_sum_slice *slice, struct bps_repo
         BPS_CALLING_KERNEL(round->reducer, "finish", NULL);
         accumulate_settle(slice);
         if (!accumulate_is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
-            round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element, last->scale,
-                                  last->divisor);
+            round->kernels.finish(round->kernels.context, slice->block.data, slice->block.data,
+                                  slice->bytes / round->element, last->scale, last->divisor);
         }
     }
     return BPS_OK;

@@ -49,7 +49,8 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
             return BPS_ERR_PROTOCOL;
         }
         if (to != d->sum.data) {
-            (empty ? round->kernels.first : round->kernels.fold)(d->sum.data, to, d->count, d->share);
+            (empty ? round->kernels.first : round->kernels.fold)(round->kernels.context, d->sum.data, to, d->count,
+                                                                 d->share);
         }
         empty = false;
     }
@@ -77,7 +78,7 @@ static bps_status sum_all(struct decoded *d, struct bps_report *report)
         bps_block_put(round->sum, &d->one);
     }
     if (status == BPS_OK && (last.divisor != 1 || last.scale != 1.0)) {
-        round->kernels.finish(d->sum.data, d->sum.data, d->count, last.scale, last.divisor);
+        round->kernels.finish(round->kernels.context, d->sum.data, d->sum.data, d->count, last.scale, last.divisor);
     }
     return status;
 }

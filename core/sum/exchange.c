@@ -146,7 +146,7 @@ static void sum(struct bps_exchange_round *round)
         scale[i] = round->part[i].scale * share;
         scaled = scaled || scale[i] != 1.0;
     }
-    round->kernels.reduce(round->to, source, scaled ? scale : NULL, config->workers,
+    round->kernels.reduce(round->kernels.context, round->to, source, scaled ? scale : NULL, config->workers,
                           spec->bytes / bps_dtype_size(spec->dtype), last.scale, last.divisor);
 }
 

@@ -222,8 +222,8 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
     }
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
     BPS_CALLING_KERNEL(round->reducer, "reduce", NULL);
-    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element, pass->last.scale,
-                          pass->last.divisor);
+    round->kernels.reduce(round->kernels.context, to, sum->source, pass->weights, pass->sources, bytes / round->element,
+                          pass->last.scale, pass->last.divisor);
     return spread(pass, offset, bytes, to);
 }
 

@@ -92,8 +92,8 @@ static void reduce_rows(const struct merge *merge, uint32_t sources, uint32_t ro
 {
     const struct bps_round *round = merge->slice->round;
     size_t count = (size_t)rows * (round->spec.row / bps_dtype_size(round->spec.dtype));
-    round->kernels.reduce(to, round->sum->source, merge->weights, sources, count, merge->last.scale,
-                          merge->last.divisor);
+    round->kernels.reduce(round->kernels.context, to, round->sum->source, merge->weights, sources, count,
+                          merge->last.scale, merge->last.divisor);
 }
 
 /* Each row in one pass over those who have brought it. */

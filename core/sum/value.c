@@ -105,8 +105,8 @@ static bps_status value_add(struct bps_value *v, uint32_t index, const void *dat
         bps_value_add_rows(v, slice->now, to, a->spec.row, a->scale, data, bytes);
     } else {
         BPS_CALLING_KERNEL(v->reducer, "reduce", NULL);
-        v->kernels.reduce(to->data, source, a->scale != 1.0 ? scales : NULL, 2, bytes / bps_dtype_size(v->spec.dtype),
-                          1.0, 1);
+        v->kernels.reduce(v->kernels.context, to->data, source, a->scale != 1.0 ? scales : NULL, 2,
+                          bytes / bps_dtype_size(v->spec.dtype), 1.0, 1);
     }
     value_turn(v, index, to, a);
     bps_value_counts(v, index)[a->rank].pushes++;

@@ -42,7 +42,7 @@ void bps_value_add_rows(const struct bps_value *v, const struct bps_value_versio
     for (uint32_t i = 0; i < list.count; i++) {
         char *at = to->data + bps_row_part_at(&cut, list.index[i]);
         uint32_t own = bps_row_part_bytes(&cut, list.index[i]);
-        v->kernels.reduce(at, (const void *const[]){at, part}, scale != 1.0 ? scales : NULL, 2,
+        v->kernels.reduce(v->kernels.context, at, (const void *const[]){at, part}, scale != 1.0 ? scales : NULL, 2,
                           own / bps_dtype_size(v->spec.dtype), 1.0, 1);
         part += own;
     }

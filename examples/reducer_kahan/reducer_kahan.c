@@ -65,8 +65,9 @@ static double enter(fenv_t *settings, double scale)
 
 /* ---- the plain steps ---- */
 
-static void kahan_first(void *acc, const void *src, size_t count, double scale)
+static void kahan_first(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     fenv_t settings;
     float factor = (float)enter(&settings, scale);
 
@@ -76,8 +77,9 @@ static void kahan_first(void *acc, const void *src, size_t count, double scale)
     fesetenv(&settings);
 }
 
-static void kahan_fold(void *acc, const void *src, size_t count, double scale)
+static void kahan_fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     fenv_t settings;
     float factor = (float)enter(&settings, scale);
 
@@ -87,8 +89,9 @@ static void kahan_fold(void *acc, const void *src, size_t count, double scale)
     fesetenv(&settings);
 }
 
-static void kahan_finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void kahan_finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     fenv_t settings;
     float factor = (float)(enter(&settings, scale) / (double)divisor);
 
@@ -122,9 +125,10 @@ static float end(const struct sum *sum)
     return isfinite(better) && better != sum->total ? better : sum->total;
 }
 
-static void kahan_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
-                         double scale, uint64_t divisor)
+static void kahan_reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n,
+                         size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     fenv_t settings;
     float factor = (float)(enter(&settings, scale) / (double)divisor);
 

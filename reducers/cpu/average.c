@@ -15,9 +15,10 @@ __extension__ typedef __int128 int128_t;
 
 /* Elements lie at any address. The quotient is rounded to minus infinity; one that is scaled, truncated. */
 #define AVERAGE(type, wide)                                                                                            \
-    static void type##_average(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,      \
-                               double scale, uint64_t divisor)                                                         \
+    static void type##_average(void *context, void *dst, const void *const *src, const double *scales, unsigned n,     \
+                               size_t count, double scale, uint64_t divisor)                                           \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         uint32_t state = fp_enter(&scale);                                                                             \
                                                                                                                        \
         for (size_t i = 0; i < count; i++) {                                                                           \

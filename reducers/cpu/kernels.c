@@ -88,11 +88,11 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
 {
     uint8_t total[STEPS * VECTOR];
 
-    steps->first(total, source(r, 0, offset), count, source_scale(r, 0));
+    steps->first(steps->context, total, source(r, 0, offset), count, source_scale(r, 0));
     for (unsigned i = 1; i < r->n; i++) {
-        steps->fold(total, source(r, i, offset), count, source_scale(r, i));
+        steps->fold(steps->context, total, source(r, i, offset), count, source_scale(r, i));
     }
-    steps->finish(r->dst + offset, total, count, r->scale, r->divisor);
+    steps->finish(steps->context, r->dst + offset, total, count, r->scale, r->divisor);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
@@ -119,8 +119,9 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    static void type##_first(void *to, const void *src, size_t count, double scale)                                    \
+    static void type##_first(void *context, void *to, const void *src, size_t count, double scale)                     \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         struct walk at = {to, src, STEPS * VECTOR, BLOCK_BYTES(type, acc)};                                            \
         uint32_t state = fp_enter(&scale);                                                                             \
         acc##_factor factor = acc##_weigh(scale, 1);                                                                   \
@@ -150,8 +151,9 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    static void type##_fold_##op(void *to, const void *src, size_t count, double scale)                                \
+    static void type##_fold_##op(void *context, void *to, const void *src, size_t count, double scale)                 \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         struct walk at = {to, src, STEPS * VECTOR, BLOCK_BYTES(type, acc)};                                            \
         uint32_t state = fp_enter(&scale);                                                                             \
         acc##_factor factor = acc##_weigh(scale, 1);                                                                   \
@@ -178,8 +180,10 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    static void type##_finish(void *dst, const void *from, size_t count, double scale, uint64_t divisor)               \
+    static void type##_finish(void *context, void *dst, const void *from, size_t count, double scale,                  \
+                              uint64_t divisor)                                                                        \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         struct walk at = {dst, from, BLOCK_BYTES(type, acc), STEPS * VECTOR};                                          \
         uint32_t state = fp_enter(&scale);                                                                             \
         acc##_factor factor = acc##_weigh(scale, divisor);                                                             \
@@ -235,9 +239,10 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         }                                                                                                              \
     }                                                                                                                  \
                                                                                                                        \
-    static void type##_reduce_##op(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,  \
-                                   double scale, uint64_t divisor)                                                     \
+    static void type##_reduce_##op(void *context, void *dst, const void *const *src, const double *scales, unsigned n, \
+                                   size_t count, double scale, uint64_t divisor)                                       \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         uint32_t state = fp_enter(&scale);                                                                             \
         struct reduction r = {dst, src, scales, n, scale, divisor};                                                    \
         acc##_factor last = acc##_weigh(scale, divisor), alike = acc##_weigh(source_scale(&r, 0), 1);                  \
@@ -297,7 +302,7 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
 TYPES(DEFINE)
 
 /* The functions of one operation. */
-#define ROW(type, acc_dtype, op) {acc_dtype, type##_first, type##_fold_##op, type##_finish, type##_reduce_##op}
+#define ROW(type, acc_dtype, op) {acc_dtype, NULL, type##_first, type##_fold_##op, type##_finish, type##_reduce_##op}
 
 #define SUM(type, dtype, acc, acc_dtype)     [dtype] = ROW(type, acc_dtype, sum),
 #define MIN(type, dtype, acc, acc_dtype)     [dtype] = ROW(type, acc_dtype, min),

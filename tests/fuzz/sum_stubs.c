@@ -80,45 +80,51 @@ void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
  * A reducer for three types: one that is summed as it is, and averaged in one pass; one that needs an accumulator of
  * twice its size; and this. What matters here is which bytes it is given.
  */
-static void first(void *acc, const void *src, size_t count, double scale)
+static void first(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     (void)scale;
     memcpy(acc, src, count);
 }
 
-static void fold(void *acc, const void *src, size_t count, double scale)
+static void fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     (void)scale;
     for (size_t i = 0; i < count; i++) {
         ((uint8_t *)acc)[i] ^= ((const uint8_t *)src)[i];
     }
 }
 
-static void finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     (void)scale;
     (void)divisor;
     memmove(dst, acc, count);
 }
 
-static void wide_first(void *acc, const void *src, size_t count, double scale)
+static void wide_first(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     (void)scale;
     for (size_t i = 0; i < 2 * count; i++) {
         memset((uint8_t *)acc + 2 * i, ((const uint8_t *)src)[i], 2);
     }
 }
 
-static void wide_fold(void *acc, const void *src, size_t count, double scale)
+static void wide_fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     (void)scale;
     for (size_t i = 0; i < 4 * count; i++) {
         ((uint8_t *)acc)[i] ^= ((const uint8_t *)src)[i / 2];
     }
 }
 
-static void wide_finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void wide_finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     (void)scale;
     (void)divisor;
     for (size_t i = 0; i < 2 * count; i++) {
@@ -145,43 +151,49 @@ static void reduce_bytes(uint8_t *dst, const void *const *src, unsigned n, size_
     }
 }
 
-static void reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                   uint64_t divisor)
+static void reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                   double scale, uint64_t divisor)
 {
+    (void)context;
     (void)scales;
     (void)scale;
     (void)divisor;
     reduce_bytes(dst, src, n, count);
 }
 
-static void wide_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                        uint64_t divisor)
+static void wide_reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n,
+                        size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     (void)scales;
     (void)scale;
     (void)divisor;
     reduce_bytes(dst, src, n, 2 * count);
 }
 
-static void real_first(void *acc, const void *src, size_t count, double scale)
+static void real_first(void *context, void *acc, const void *src, size_t count, double scale)
 {
-    first(acc, src, 4 * count, scale);
+    (void)context;
+    first(context, acc, src, 4 * count, scale);
 }
 
-static void real_fold(void *acc, const void *src, size_t count, double scale)
+static void real_fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
-    fold(acc, src, 4 * count, scale);
+    (void)context;
+    fold(context, acc, src, 4 * count, scale);
 }
 
-static void real_finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void real_finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
-    finish(dst, acc, 4 * count, scale, divisor);
+    (void)context;
+    finish(context, dst, acc, 4 * count, scale, divisor);
 }
 
-static void real_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                        uint64_t divisor)
+static void real_reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n,
+                        size_t count, double scale, uint64_t divisor)
 {
-    reduce(dst, src, scales, n, 4 * count, scale, divisor);
+    (void)context;
+    reduce(context, dst, src, scales, n, 4 * count, scale, divisor);
 }
 
 bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kernels *out)
@@ -190,10 +202,10 @@ bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kern
     if (dtype != BPS_UINT8 && dtype != BPS_FLOAT16 && dtype != BPS_FLOAT32) {
         return BPS_ERR_UNSUPPORTED;
     }
-    static const struct bps_kernels plain = {BPS_UINT8, first, fold, finish, reduce};
+    static const struct bps_kernels plain = {BPS_UINT8, NULL, first, fold, finish, reduce};
     static const struct bps_kernels average = {.accumulator = BPS_UINT8, .reduce = reduce};
-    static const struct bps_kernels wide = {BPS_FLOAT32, wide_first, wide_fold, wide_finish, wide_reduce};
-    static const struct bps_kernels real = {BPS_FLOAT32, real_first, real_fold, real_finish, real_reduce};
+    static const struct bps_kernels wide = {BPS_FLOAT32, NULL, wide_first, wide_fold, wide_finish, wide_reduce};
+    static const struct bps_kernels real = {BPS_FLOAT32, NULL, real_first, real_fold, real_finish, real_reduce};
     *out = dtype == BPS_FLOAT32 ? real : dtype != BPS_UINT8 ? wide : op == BPS_AVERAGE ? average : plain;
     return BPS_OK;
 }

@@ -146,7 +146,7 @@ static void compare(const struct sample *s, const struct bps_kernels *cpu)
     begin(&on_device);
     rig_run();
     struct bps_reduction r = arrange(s, host, room);
-    cpu->reduce(r.dst, r.src, r.scales, r.n, r.count, r.scale, r.divisor);
+    cpu->reduce(cpu->context, r.dst, r.src, r.scales, r.n, r.count, r.scale, r.divisor);
     CUDA(cuMemcpyDtoH_v2, back, memory, bytes);
     for (size_t i = 0; i < bytes; i++) {
         EXPECT(host[i] == back[i], "%s of %u x %zu %s, alignment %u, sample %u: byte %zu is %02x, expected %02x",

@@ -78,23 +78,26 @@ static float scaled(float value, double scale)
     return value * (float)scale;
 }
 
-static void first(void *acc, const void *src, size_t count, double scale)
+static void first(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     for (size_t i = 0; i < count; i++) {
         store(acc, i, scaled(load(src, i), has(FIRST_WITHOUT_SCALE) ? 1 : scale));
     }
 }
 
-static void fold(void *acc, const void *src, size_t count, double scale)
+static void fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     for (size_t i = 0; i < count - (count > 0 && has(FOLD_SHORT)); i++) {
         float value = scaled(load(src, i), scale);
         store(acc, i, has(FOLD_SUBTRACTS) ? load(acc, i) - value : load(acc, i) + value);
     }
 }
 
-static void finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
+    (void)context;
     double factor = scale / (double)divisor;
     for (size_t i = 0; i < count; i++) {
         store(dst, i, scaled(load(acc, i), has(FINISH_TWICE) ? factor * factor : factor));
@@ -129,9 +132,10 @@ static void reduce_wrongly(void *dst, const void *const *src, size_t count)
     }
 }
 
-static void reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                   uint64_t divisor)
+static void reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                   double scale, uint64_t divisor)
 {
+    (void)context;
     static float shared[70000];
     double factor = scale / (double)divisor;
     fenv_t settings;
@@ -163,9 +167,10 @@ static int32_t quotient(int64_t sum, int64_t divisor)
     return (int32_t)(result - (!has(AVERAGE_TRUNCATES) && sum % divisor < 0));
 }
 
-static void average(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                    uint64_t divisor)
+static void average(void *context, void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                    double scale, uint64_t divisor)
 {
+    (void)context;
     (void)scales;
     (void)scale;
     for (size_t i = 0; i < count; i++) {
@@ -186,6 +191,7 @@ static bps_status faulty_kernels(void *instance, uint32_t op, uint32_t dtype, st
     bool exists = op == BPS_SUM || (has(KERNELS_FLOAT_AVERAGE) && op == BPS_AVERAGE) || has(KERNELS_ANY_OPERATION);
     if (exists && dtype == BPS_FLOAT32 && !has(KERNELS_NONE)) {
         *out = (struct bps_kernels){has(KERNELS_ACCUMULATOR) ? BPS_FLOAT64 : BPS_FLOAT32,
+                                    NULL,
                                     first,
                                     has(KERNELS_NULL) ? NULL : fold,
                                     finish,

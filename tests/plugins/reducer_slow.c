@@ -23,27 +23,31 @@
 /* SCALED, ADD and FINISH say how the type calculates. */
 #define KERNELS(T, name, dtype, SCALED, ADD, FINISH)                                                                   \
     LOAD_STORE(T, name)                                                                                                \
-    static void first_##name(void *acc, const void *src, size_t count, double scale)                                   \
+    static void first_##name(void *context, void *acc, const void *src, size_t count, double scale)                    \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         for (size_t i = 0; i < count; i++) {                                                                           \
             store_##name(acc, i, SCALED(T, load_##name(src, i), scale));                                               \
         }                                                                                                              \
     }                                                                                                                  \
-    static void fold_##name(void *acc, const void *src, size_t count, double scale)                                    \
+    static void fold_##name(void *context, void *acc, const void *src, size_t count, double scale)                     \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         for (size_t i = 0; i < count; i++) {                                                                           \
             store_##name(acc, i, ADD(load_##name(acc, i), SCALED(T, load_##name(src, i), scale)));                     \
         }                                                                                                              \
     }                                                                                                                  \
-    static void finish_##name(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)                \
+    static void finish_##name(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor) \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         for (size_t i = 0; i < count; i++) {                                                                           \
             store_##name(dst, i, FINISH(T, load_##name(acc, i), scale, divisor));                                      \
         }                                                                                                              \
     }                                                                                                                  \
-    static void reduce_##name(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,       \
-                              double scale, uint64_t divisor)                                                          \
+    static void reduce_##name(void *context, void *dst, const void *const *src, const double *scales, unsigned n,      \
+                              size_t count, double scale, uint64_t divisor)                                            \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         for (size_t i = 0; i < count; i++) {                                                                           \
             T acc = SCALED(T, load_##name(src[0], i), scales ? scales[0] : 1);                                         \
             for (unsigned j = 1; j < n; j++) {                                                                         \
@@ -52,7 +56,8 @@
             store_##name(dst, i, FINISH(T, acc, scale, divisor));                                                      \
         }                                                                                                              \
     }                                                                                                                  \
-    static const struct bps_kernels kernels_##name = {dtype, first_##name, fold_##name, finish_##name, reduce_##name};
+    static const struct bps_kernels kernels_##name = {dtype,       NULL,          first_##name,                        \
+                                                      fold_##name, finish_##name, reduce_##name};
 
 #define FLOAT_SCALED(T, x, scale)          ((x) * (T)(scale))
 #define FLOAT_ADD(a, b)                    ((a) + (b))

@@ -72,8 +72,9 @@ static void stuck_close(void *instance)
 
 /* ---- the reducer ---- */
 
-static void first(void *acc, const void *src, size_t count, double scale)
+static void first(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     float *to = acc;
     const float *from = src;
     for (size_t i = 0; i < count; i++) {
@@ -81,8 +82,9 @@ static void first(void *acc, const void *src, size_t count, double scale)
     }
 }
 
-static void fold(void *acc, const void *src, size_t count, double scale)
+static void fold(void *context, void *acc, const void *src, size_t count, double scale)
 {
+    (void)context;
     float *to = acc;
     const float *from = src;
     be_at(chosen, FOLD);
@@ -91,25 +93,27 @@ static void fold(void *acc, const void *src, size_t count, double scale)
     }
 }
 
-static void finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+static void finish(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
 {
-    first(dst, acc, count, scale / (double)divisor);
+    (void)context;
+    first(context, dst, acc, count, scale / (double)divisor);
 }
 
-static void reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                   uint64_t divisor)
+static void reduce(void *context, void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                   double scale, uint64_t divisor)
 {
-    first(dst, src[0], count, scales != NULL ? scales[0] : 1);
+    (void)context;
+    first(context, dst, src[0], count, scales != NULL ? scales[0] : 1);
     for (unsigned i = 1; i < n; i++) {
-        fold(dst, src[i], count, scales != NULL ? scales[i] : 1);
+        fold(context, dst, src[i], count, scales != NULL ? scales[i] : 1);
     }
-    finish(dst, dst, count, scale, divisor);
+    finish(context, dst, dst, count, scale, divisor);
 }
 
 static bps_status stuck_kernels(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out)
 {
     (void)instance;
-    *out = (struct bps_kernels){BPS_FLOAT32, first, fold, finish, reduce};
+    *out = (struct bps_kernels){BPS_FLOAT32, NULL, first, fold, finish, reduce};
     return op == BPS_SUM && dtype == BPS_FLOAT32 ? BPS_OK : BPS_ERR_UNSUPPORTED;
 }
 

@@ -528,7 +528,7 @@ START_TEST(an_instance)
     ck_assert_str_eq(instance->host->instance, "reducers.sum");
     const struct bps_reducer_ops *ops = instance->ops;
     ck_assert_int_eq(ops->kernels(instance->self, BPS_SUM, BPS_FLOAT32, &kernels), BPS_OK);
-    kernels.fold(&sum, &more, 1, 1.0);
+    kernels.fold(kernels.context, &sum, &more, 1, 1.0);
     ck_assert_float_eq(sum, 3);
     bps_instance_close(instance);
     bps_instance_close(NULL);

@@ -244,19 +244,19 @@ static void steps_are_right(const struct bps_summer *summer, const struct exampl
         memcpy(total.at, src[0].at, total.bytes);
     }
     at(summer, "first", e);
-    k->first(total.at, over ? total.at : src[0].at, e->count, scales[0]);
+    k->first(k->context, total.at, over ? total.at : src[0].at, e->count, scales[0]);
     bps_summer_same(summer, "acc", acc, total.at, right, e->count);
     at(summer, "fold", e);
     for (unsigned i = 1; i < e->n; i++) {
         oracle_fold(summer->op, summer->dtype, right, src[i].at, e->count, scales[i]);
-        k->fold(total.at, src[i].at, e->count, scales[i]);
+        k->fold(k->context, total.at, src[i].at, e->count, scales[i]);
         bps_summer_same(summer, "acc", acc, total.at, right, e->count);
     }
     oracle_finish(summer->dtype, expected, right, e->count, e->scale, e->divisor);
     at(summer, "finish", e);
-    k->finish(dst.at, total.at, e->count, e->scale, e->divisor);
+    k->finish(k->context, dst.at, total.at, e->count, e->scale, e->divisor);
     bps_summer_same(summer, "dst", summer->dtype, dst.at, expected, e->count);
-    k->finish(total.at, total.at, e->count, e->scale, e->divisor);
+    k->finish(k->context, total.at, total.at, e->count, e->scale, e->divisor);
     bps_summer_same(summer, "dst, which is acc", summer->dtype, total.at, expected, e->count);
     free(right);
     bps_summands_free(&dst);
@@ -276,7 +276,7 @@ static void reduce_is_right(const struct bps_summer *summer, const struct exampl
     struct bps_exact *exact =
         summer->kernels.compensated ? bps_summer_exact(summer, sources, scales, e->n, e->count) : NULL;
     at(summer, "reduce", e);
-    summer->kernels.reduce(to, sources, scales, e->n, e->count, e->scale, e->divisor);
+    summer->kernels.reduce(summer->kernels.context, to, sources, scales, e->n, e->count, e->scale, e->divisor);
     if (exact != NULL) {
         bps_summer_near(summer, to, expected, exact, e->n, e->count, e->scale / (double)e->divisor);
     } else {
@@ -404,7 +404,7 @@ static void pair_specials(struct bps_summer *summer)
     oracle_finish(dtype, expected, total, COUNT, 1, 1);
     bps_check_at(summer->check, "reduce, %s of %s, pairs of special values", bps_op_name(summer->op),
                  bps_dtype_name(dtype));
-    summer->kernels.reduce(dst, sources, NULL, 2, COUNT, 1, 1);
+    summer->kernels.reduce(summer->kernels.context, dst, sources, NULL, 2, COUNT, 1, 1);
     bps_summer_same(summer, "dst", dtype, dst, expected, COUNT);
 }
 
@@ -429,7 +429,7 @@ static void average_is_right(struct bps_summer *summer, unsigned n, bool in_plac
     }
     oracle_average(summer->dtype, expected, sources, n, COUNT);
     at(summer, "reduce", &e);
-    summer->kernels.reduce(to, sources, NULL, n, COUNT, 1, n);
+    summer->kernels.reduce(summer->kernels.context, to, sources, NULL, n, COUNT, 1, n);
     bps_summer_same(summer, "dst", summer->dtype, to, expected, COUNT);
     for (unsigned i = 0; i < n; i++) {
         bps_summands_free(&src[i]);

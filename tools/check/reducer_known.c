@@ -29,10 +29,10 @@ void bps_check_known_extremes(struct bps_check *check)
     struct bps_summer summer = open_summer(check);
     float out[6];
     need(&summer, BPS_MIN, BPS_FLOAT32);
-    summer.kernels.reduce(out, sources, NULL, 2, 6, 1, 1);
+    summer.kernels.reduce(summer.kernels.context, out, sources, NULL, 2, 6, 1, 1);
     bps_summer_same(&summer, "min", BPS_FLOAT32, out, least, 6);
     need(&summer, BPS_MAX, BPS_FLOAT32);
-    summer.kernels.reduce(out, sources, NULL, 2, 6, 1, 1);
+    summer.kernels.reduce(summer.kernels.context, out, sources, NULL, 2, 6, 1, 1);
     bps_summer_same(&summer, "max", BPS_FLOAT32, out, most, 6);
     bps_check_close(check, summer.instance);
 }
@@ -47,7 +47,7 @@ void bps_check_known_extremes(struct bps_check *check)
             for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {                                          \
                 const void *sources[] = {&rows[row][0], &rows[row][1], &rows[row][2]};                                 \
                 type mean = 0;                                                                                         \
-                (summer)->kernels.reduce(&mean, sources, NULL, 3, 1, 1, 3);                                            \
+                (summer)->kernels.reduce((summer)->kernels.context, &mean, sources, NULL, 3, 1, 1, 3);                 \
                 bps_summer_same(summer, "average", dtype_, &mean, &rows[row][3], 1);                                   \
             }                                                                                                          \
         }                                                                                                              \
@@ -77,11 +77,13 @@ static void averages_with_scales(struct bps_summer *summer)
     if (!bps_summer_kernels(summer, BPS_AVERAGE, BPS_INT8)) {
         return;
     }
-    summer->kernels.reduce(mean, sources, scales, 2, 4, 1, 2); /* 50 + 127, -3 + 8, 1 - 6, -64 - 128 */
+    summer->kernels.reduce(summer->kernels.context, mean, sources, scales, 2, 4, 1,
+                           2); /* 50 + 127, -3 + 8, 1 - 6, -64 - 128 */
     bps_summer_same(summer, "average with scales", BPS_INT8, mean, (int8_t[]){88, 2, -3, -96}, 4);
-    summer->kernels.reduce(mean, sources, NULL, 2, 4, 1.5, 2); /* 150, -2.25, 0, -192 */
+    summer->kernels.reduce(summer->kernels.context, mean, sources, NULL, 2, 4, 1.5, 2); /* 150, -2.25, 0, -192 */
     bps_summer_same(summer, "average with a factor", BPS_INT8, mean, (int8_t[]){127, -2, 0, -128}, 4);
-    summer->kernels.reduce(mean, sources, scales, 2, 4, -0.25, 2); /* -22.125, -0.625, 0.625, 24 */
+    summer->kernels.reduce(summer->kernels.context, mean, sources, scales, 2, 4, -0.25,
+                           2); /* -22.125, -0.625, 0.625, 24 */
     bps_summer_same(summer, "average with both", BPS_INT8, mean, (int8_t[]){-22, 0, 0, 24}, 4);
 }
 
@@ -104,10 +106,10 @@ void bps_check_known_8_bits(struct bps_check *check)
     struct bps_summer summer = open_summer(check);
     uint8_t out[10];
     need(&summer, BPS_SUM, BPS_FLOAT8_E4M3FN);
-    summer.kernels.finish(out, near_448, sizeof e4m3, 1, 1);
+    summer.kernels.finish(summer.kernels.context, out, near_448, sizeof e4m3, 1, 1);
     bps_summer_same(&summer, "finish", BPS_FLOAT8_E4M3FN, out, e4m3, sizeof e4m3);
     need(&summer, BPS_SUM, BPS_FLOAT8_E5M2);
-    summer.kernels.finish(out, near_57344, sizeof e5m2, 1, 1);
+    summer.kernels.finish(summer.kernels.context, out, near_57344, sizeof e5m2, 1, 1);
     bps_summer_same(&summer, "finish", BPS_FLOAT8_E5M2, out, e5m2, sizeof e5m2);
     bps_check_close(check, summer.instance);
 }

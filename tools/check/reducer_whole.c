@@ -30,14 +30,14 @@ static void convert_patterns(struct bps_summer *summer)
     for (uint32_t i = 0; i < all; i++) {
         bps_summands_bits(summer->dtype, narrow + i * size, i);
     }
-    summer->kernels.first(wide, narrow, all, 1);
+    summer->kernels.first(summer->kernels.context, wide, narrow, all, 1);
     oracle_first(summer->dtype, right, narrow, all, 1);
     bps_summer_same(summer, "first", BPS_FLOAT32, wide, right, all);
     for (int delta = -2; delta <= 2; delta++) {
         for (uint32_t i = 0; i < all; i++) {
             wide[i] = right[i] + (delta != 0 ? step + (uint32_t)delta + (delta < 0) - (delta > 0) : 0);
         }
-        summer->kernels.finish(back, wide, all, 1, 1);
+        summer->kernels.finish(summer->kernels.context, back, wide, all, 1, 1);
         oracle_finish(summer->dtype, expected, wide, all, 1, 1);
         bps_summer_same(summer, "finish", summer->dtype, back, expected, all);
     }
@@ -54,7 +54,7 @@ static void round_exponents(struct bps_summer *summer)
         unsigned kept = i % 24; /* few bits: so ties are frequent */
         wide[i] = (i / FRACTIONS) << 23 | (fraction >> kept << kept);
     }
-    summer->kernels.finish(narrow, wide, ALL, 1, 1);
+    summer->kernels.finish(summer->kernels.context, narrow, wide, ALL, 1, 1);
     oracle_finish(summer->dtype, expected, wide, ALL, 1, 1);
     bps_summer_same(summer, "finish", summer->dtype, narrow, expected, ALL);
 }
@@ -87,7 +87,7 @@ static void reduce(const struct bps_summer *summer, const struct pair *pair, uin
 {
     size_t bytes = from * oracle_size(summer->dtype);
     const void *sources[] = {pair->a.at + bytes, pair->b.at + bytes};
-    summer->kernels.reduce(to + bytes, sources, NULL, 2, count, 1, pair->divisor);
+    summer->kernels.reduce(summer->kernels.context, to + bytes, sources, NULL, 2, count, 1, pair->divisor);
 }
 
 static struct pair new_pair(const struct bps_summer *summer)

@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 19u
+#define BPS_ABI_MINOR 20u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -156,16 +156,18 @@ struct bps_note {
     } body;
 };
 
-/* A note at file scope, one on a line: its struct, its type, and its body. Each kind of note has a macro with this. */
+/* A note at file scope. Newer clang has words about __COUNTER__ with -Wpedantic: it takes one on a line. */
 #ifdef BPS_BUILTIN_MODULE
 #define BPS_NOTE(struct_, type_, ...) struct bps_note
+#elif defined(__clang_major__) && __clang_major__ >= 21
+#define BPS_NOTE(struct_, type_, ...) BPS_NOTE_AT(struct_, type_, __LINE__, __VA_ARGS__)
 #else
-#define BPS_NOTE(struct_, type_, ...)           BPS_NOTE_AT(struct_, type_, __LINE__, __VA_ARGS__)
+#define BPS_NOTE(struct_, type_, ...) BPS_NOTE_AT(struct_, type_, __COUNTER__, __VA_ARGS__)
+#endif
 #define BPS_NOTE_AT(struct_, type_, line_, ...) BPS_NOTE_IN(struct_, type_, line_, __VA_ARGS__)
 #define BPS_NOTE_IN(struct_, type_, line_, ...)                                                                        \
     __attribute__((used, aligned(4), section(".note.byteps"))) static const struct_ bps_note_##line_ = {               \
         7, sizeof(((struct_ *)0)->body), type_, "BytePS", {__VA_ARGS__}}
-#endif
 
 /*
  * The end of a plugin's file, in C: its note, and the entry with a module of this one plugin. After the license come
@@ -198,12 +200,10 @@ struct bps_note {
 #define BPS_LOG_INFO  3u
 #define BPS_LOG_DEBUG 4u
 #define BPS_LOG_TRACE 5u
-
-#define BPS_READABLE 1u
-#define BPS_WRITABLE 2u
-#define BPS_HANGUP   4u /* the peer has closed its end, or an error: read until the end */
-
-struct bps_watch; /* a watched descriptor */
+#define BPS_READABLE  1u
+#define BPS_WRITABLE  2u
+#define BPS_HANGUP    4u /* the peer has closed its end, or an error: read until the end */
+struct bps_watch;        /* a watched descriptor */
 struct bps_timer;
 struct bps_poller;
 

@@ -25,21 +25,22 @@ extern "C" {
 
 struct bps_kernels {
     uint32_t accumulator; /* dtype A */
+    void *context;        /* whatever the reducer needs, such as its instance: the first argument of each */
     /* acc = scale * src. Must allow A == T with acc == src. */
-    void (*first)(void *acc, const void *src, size_t count, double scale);
+    void (*first)(void *context, void *acc, const void *src, size_t count, double scale);
     /* acc = acc op scale * src */
-    void (*fold)(void *acc, const void *src, size_t count, double scale);
+    void (*fold)(void *context, void *acc, const void *src, size_t count, double scale);
     /*
      * dst = T(scale * acc / divisor). dst may be equal to acc, even where T is narrower than A. For floating
      * point the factor is A(scale / divisor).
      */
-    void (*finish)(void *dst, const void *acc, size_t count, double scale, uint64_t divisor);
+    void (*finish)(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor);
     /*
      * All of it in one pass over n >= 1 sources: dst = finish(first(src[0]) fold src[1] ... fold src[n-1]),
      * bit by bit the same as those steps. scales[n], or NULL for all 1. dst may be equal to one of the src.
      */
-    void (*reduce)(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                   uint64_t divisor);
+    void (*reduce)(void *context, void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                   double scale, uint64_t divisor);
     /*
      * For sums of float32 and float64: `reduce` is not those steps but nearer to the exact sum, as it keeps what its
      * additions round off. With x for the elements as they are scaled, and u for 2^-24 or 2^-53, the sum that it

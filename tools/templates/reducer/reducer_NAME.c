@@ -77,8 +77,9 @@ static double NAME_enter(fenv_t *settings, double scale)
         x = isnan(x) ? (T)NAN : x;                                                                                     \
         memcpy((char *)to + i * sizeof x, &x, sizeof x);                                                               \
     }                                                                                                                  \
-    static void first_##T(void *acc, const void *src, size_t count, double scale)                                      \
+    static void first_##T(void *context, void *acc, const void *src, size_t count, double scale)                       \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         fenv_t settings;                                                                                               \
         T factor = (T)NAME_enter(&settings, scale);                                                                    \
         for (size_t i = 0; i < count; i++) {                                                                           \
@@ -86,8 +87,9 @@ static double NAME_enter(fenv_t *settings, double scale)
         }                                                                                                              \
         fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
-    static void fold_##T(void *acc, const void *src, size_t count, double scale)                                       \
+    static void fold_##T(void *context, void *acc, const void *src, size_t count, double scale)                        \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         fenv_t settings;                                                                                               \
         T factor = (T)NAME_enter(&settings, scale);                                                                    \
         for (size_t i = 0; i < count; i++) {                                                                           \
@@ -95,8 +97,9 @@ static double NAME_enter(fenv_t *settings, double scale)
         }                                                                                                              \
         fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
-    static void finish_##T(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)                   \
+    static void finish_##T(void *context, void *dst, const void *acc, size_t count, double scale, uint64_t divisor)    \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         fenv_t settings;                                                                                               \
         T factor = (T)(NAME_enter(&settings, scale) / (double)divisor);                                                \
         for (size_t i = 0; i < count; i++) {                                                                           \
@@ -104,9 +107,10 @@ static double NAME_enter(fenv_t *settings, double scale)
         }                                                                                                              \
         fesetenv(&settings);                                                                                           \
     }                                                                                                                  \
-    static void reduce_##T(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,          \
-                           double scale, uint64_t divisor)                                                             \
+    static void reduce_##T(void *context, void *dst, const void *const *src, const double *scales, unsigned n,         \
+                           size_t count, double scale, uint64_t divisor)                                               \
     {                                                                                                                  \
+        (void)context;                                                                                                 \
         fenv_t settings;                                                                                               \
         T factor = (T)(NAME_enter(&settings, scale) / (double)divisor);                                                \
         for (size_t i = 0; i < count; i++) {                                                                           \
