@@ -235,7 +235,7 @@ static void unix_receive(struct bps_channel *channel)
             channel->progress = true;
             unix_received(channel, place, (uint32_t)got);
         } else if (got == 0) {
-            unix_end(channel, channel->shut ? BPS_OK : BPS_ERR_LOST, channel->shut ? "closed" : "closed by the peer");
+            unix_end(channel, channel->shut ? BPS_OK : BPS_ERR_IO, channel->shut ? "closed" : "closed by the peer");
         } else if (errno == EAGAIN) {
             channel->readable = false;
         } else if (errno != EINTR) {

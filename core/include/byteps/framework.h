@@ -16,7 +16,8 @@ extern "C" {
 
 /*
  * ELF note "BytePS" of type BPS_NOTE_FRAMEWORK: one for each framework that the binding serves, beside that of the
- * plugin. It has the module by which Python imports the framework, and the oldest version that works, "0" for any.
+ * plugin. It has the module by which Python imports the framework, and the oldest version that works, "0" for any. A
+ * binding of another language has no such note.
  */
 #define BPS_NOTE_FRAMEWORK 2u
 struct bps_framework_note {

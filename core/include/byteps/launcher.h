@@ -16,6 +16,7 @@
  * one instance is open at a time, from before the note is left or found until the job is over.
  * Threads: one call at a time, from any thread; in_child excepted. There is no event loop.
  * Blocking: leave and find may block until `until`, which is a time of CLOCK_MONOTONIC in nanoseconds.
+ * Memory: key and note are there during the call.
  */
 #ifndef BYTEPS_LAUNCHER_H
 #define BYTEPS_LAUNCHER_H

@@ -15,16 +15,16 @@
  *
  * Threads: an instance is driven by its event loop, on one thread at a time: the loop's own one, or one of
  * the application's that waits for an operation and drives the loop meanwhile. Instances may run beside each
- * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where
- * they occur.
+ * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where they
+ * occur. byteps-plugin(7) has the order of calls, and a table of them, for each kind.
  * Blocking: nothing but open and close may block, and what launchers wait for.
  * Versions: members of a job that have loaded plugins of one kind and name must have them in one version and format.
- * Opening: where open returns BPS_OK it has set *instance_out, which all other callbacks get, and which may be NULL.
+ * Opening: where open returns BPS_OK it has set *instance_out, which all other callbacks get, and which may be NULL;
+ * else nothing is left of it, as close does not follow. Texts for a report or a callback are copied at once.
  * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
- * ABI: every table begins with its size, so that fields can be added at the end (a newer minor). A missing
- * optional operation is NULL; the loader replaces it by a stub. While the major version is 0, any minor may
- * break; from 1.0 on only a new major may.
+ * ABI: tables of operations and of services begin with their size, so that a newer minor can add to their end. An
+ * optional operation may be NULL. While the major version is 0, any minor may break; from 1.0 on only a new major may.
  */
 #ifndef BYTEPS_PLUGIN_H
 #define BYTEPS_PLUGIN_H
@@ -57,7 +57,7 @@ extern "C" {
 
 /*
  * A plugin's options are rows of a table: BPS_OPTION, below, makes one. The core parses and checks them, and makes
- * error messages, documentation and sample files from them. The plugin receives a filled struct at open.
+ * error messages, documentation and sample files from them. open gets a filled struct, which is valid until close.
  */
 #define BPS_OPT_BOOL   1u /* bool:              true false yes no on off 1 0 */
 #define BPS_OPT_INT    2u /* int64_t:           decimal */
@@ -136,7 +136,7 @@ struct bps_module {
     const struct bps_plugin *const *plugins; /* nplugins pointers */
 };
 
-/* The one exported function. Compiled into libbyteps ("builtin"), it is called bps_module_KIND_NAME. */
+/* The one exported function. Only a plugin that is built into libbyteps has another name for it. */
 #ifdef BPS_BUILTIN_MODULE
 #define BPS_PLUGIN_ENTRY BPS_BUILTIN_MODULE
 #else
@@ -144,7 +144,7 @@ struct bps_module {
 #endif
 BPS_API const struct bps_module *BPS_PLUGIN_ENTRY(void);
 
-/* ELF note "BytePS" of type BPS_NOTE_TYPE: one for each plugin of the module. Fixed width, native byte order. */
+/* ELF note "BytePS", of type BPS_NOTE_TYPE: one for each plugin of the module; each has a file or link KIND_NAME.so. */
 #define BPS_NOTE_TYPE 1u
 struct bps_note {
     uint32_t namesz, descsz, type;
@@ -212,9 +212,10 @@ typedef void (*bps_watch_fn)(void *arg, uint32_t events);
 typedef void (*bps_call_fn)(void *arg);
 
 /*
- * Services of the core. One table per instance: pass it back as the first argument. Valid until close
- * returns. log, now, alloc, release, and what follows undefer may be called from any thread, all others from the
- * loop's alone.
+ * Services of the core. One table per instance: pass it back as the first argument. Valid until close returns. log,
+ * now, alloc, release, and what follows undefer may be called from any thread, all others from the loop's alone, and
+ * from open and close. Compressors, launchers, and stages in `byteps conf check` have no loop: there watch, timer and
+ * poller return NULL, and what is deferred is an error in the log.
  */
 struct bps_host {
     size_t size;
@@ -230,21 +231,19 @@ struct bps_host {
     void (*release)(const struct bps_host *host, void *memory);
 
     /*
-     * Event loop. A watch is edge-triggered for both directions: read and write until EAGAIN. The instance
-     * owns the descriptor and closes it after unwatch. unwatch may be called from any callback; none follows
-     * it.
-     * NULL: no memory or no descriptor.
+     * Event loop. A watch is edge-triggered for both directions: read and write until EAGAIN. The instance owns the
+     * descriptor and closes it after unwatch, which may be called from any callback; none follows it. What is watched,
+     * timed or polled is ended before close returns. NULL: no memory or no descriptor.
      */
     struct bps_watch *(*watch)(const struct bps_host *host, int fd, bps_watch_fn fn, void *arg);
     void (*unwatch)(const struct bps_host *host, struct bps_watch *watch);
-    /*
-     * Calls fn after delay_ns, and then every period_ns unless that is 0. A one-shot timer is gone after it.
-     */
+    /* Calls fn after delay_ns, and then every period_ns unless that is 0. A one-shot timer is gone after it. */
     struct bps_timer *(*timer)(const struct bps_host *host, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
                                void *arg);
     void (*cancel)(const struct bps_host *host, struct bps_timer *timer);
     /*
-     * Calls fn once, after the events of this turn of the loop and before it sleeps. The place to batch work.
+     * Calls fn once for each defer, after the events of this turn of the loop and before it sleeps; what fn defers, in
+     * the next turn. The place to batch work. Calls that have not been made when close returns never are.
      */
     void (*defer)(const struct bps_host *host, bps_call_fn fn, void *arg);
 
@@ -259,7 +258,7 @@ struct bps_host {
                                  void *arg);
     void (*unpoll)(const struct bps_host *host, struct bps_poller *poller);
 
-    /* A counter of this instance, shown by name; the address stays valid until close. Add to it freely. */
+    /* A counter of this instance, which the log tells at close (info); several threads add atomically. */
     uint64_t *(*counter)(const struct bps_host *host, const char *name, const char *help);
     /* Takes back the calls of fn with arg that defer has been given and that have not been made yet. */
     void (*undefer)(const struct bps_host *host, bps_call_fn fn, void *arg);

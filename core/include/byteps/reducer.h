@@ -5,7 +5,10 @@
  * Elements of type T are accumulated in type A: float32 for floating point of 8 and 16 bits, T for all others. Any
  * alignment of any pointer, any count, 0 included. Elementwise, left to right: results are repeatable bit by bit and
  * do not depend on where a buffer is cut. Thread-safe. The floating-point settings of the calling thread, such as how
- * it rounds, neither matter nor change. Every NaN that is written is the quiet one without sign and payload.
+ * it rounds, neither matter nor change. Every NaN that is written is the quiet one without sign and payload. min and
+ * max are NaN if one of the two is, and take -0 for less than +0. Subnormal numbers count as what they are.
+ *
+ * The functions get no instance: what options say, `kernels` says by which functions it gives.
  *
  * Scales multiply in the precision of A. Integers are multiplied in float64, truncated, and become the nearest
  * number that T holds. For integers and bool divisors are 1; for bool scales are, too.

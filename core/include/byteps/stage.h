@@ -24,15 +24,15 @@ extern "C" {
 /* What a stage takes and gives. The core checks it against its neighbours when the graph is built. */
 struct bps_stage_attr {
     uint32_t ops;      /* BPS_OP_BIT mask: operations whose tensors pass this stage; others go around it */
-    uint32_t dtypes;   /* BPS_DTYPE_BIT mask of types it can take */
-    uint32_t memory;   /* BPS_MEMORY_* mask it can take */
+    uint32_t dtypes;   /* BPS_DTYPE_BIT mask of types it can take; a tensor of another one fails. Around: see bind */
+    uint32_t memory;   /* BPS_MEMORY_* mask it can take: host memory at least */
     uint32_t executor; /* BPS_EXECUTOR_* */
     uint32_t writes;   /* 1: it changes the data, 0: it only looks */
     const char *takes; /* coding of the data it takes: "plain" */
     const char *gives; /* coding of the data it gives */
 };
 
-/* A tensor as a stage sees it. Strings live as long as the binding. */
+/* A tensor as a stage sees it, valid during bind; its name until unbind has returned. */
 struct bps_tensor_info {
     const char *name;
     uint32_t dtype;
@@ -42,14 +42,14 @@ struct bps_tensor_info {
     uint32_t memory; /* BPS_MEMORY_*: where the application has it; stages see a copy in host memory */
 };
 
-/* One partition in one round. It and its memory are the stage's until the stage has answered. */
+/* One partition in one round. It and its memory, of any alignment, are the stage's until the stage has answered. */
 struct bps_stage_task {
-    uint32_t partition;
-    uint32_t round;
-    uint64_t first;  /* index of its first element in the tensor */
-    uint64_t count;  /* elements */
-    const void *src; /* the data */
-    void *dst;       /* where a stage that writes puts its result, count elements; may be equal to src */
+    uint32_t partition; /* from 0 on */
+    uint32_t round;     /* of a named tensor: from 0 on, the same on all workers; numbers may be left out */
+    uint64_t first;     /* index of its first element in the tensor */
+    uint64_t count;     /* elements */
+    const void *src;    /* the data */
+    void *dst;          /* NULL if it does not write, else where it puts all count elements; may be equal to src */
     /*
      * The answer to a task for which run has returned BPS_INPROGRESS: exactly once, from run or from any callback of
      * the stage's loop. With BPS_OK, or an error and its text, it is as if run had returned them; the text is copied.
@@ -64,12 +64,14 @@ struct bps_stage_ops {
     void (*close)(void *instance);
     void (*query)(void *instance, struct bps_stage_attr *out);
     /*
-     * Optional. Called once per tensor, before its first task. *state_out (initially NULL) is passed to run.
-     * BPS_AGAIN: nothing to do for this tensor, leave the stage out of its path. An error fails the
-     * push_pull.
+     * Optional. Called on the loop once per tensor, before its first task, and again when its type, size or operation
+     * is another one. *state_out (initially NULL) is passed to run. BPS_AGAIN: nothing to do for this tensor, leave the
+     * stage out of its path. An error fails the push_pull. Broadcasts and all else that is no push_pull of a whole
+     * tensor go around all stages.
      */
     bps_status (*bind)(void *instance, const struct bps_tensor_info *tensor, void **state_out,
                        struct bps_report *report);
+    /* Optional. None of the tensor's tasks is at the stage. Follows each bind that has returned BPS_OK. */
     void (*unbind)(void *instance, void *state);
     /*
      * Processes one task. An error fails this round of the tensor on every worker, with the report's text.

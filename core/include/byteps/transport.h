@@ -67,9 +67,10 @@ struct bps_frame {
 /*
  * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by
  * any mix of two ways, until all are taken:
- *  - place: the core may lend the final memory for the bytes from `offset` on. The transport reads up to
- *    *bytes of them straight there and then calls take with that address. NULL: the core has no place for
- *    them now.
+ *  - place: the core may lend the final memory for the bytes from `offset` on. *bytes is what the transport wants,
+ *    at most what is missing, and then what there is room for. The transport reads up to so many straight there and
+ *    calls take with that address and what it has read. Where nothing could be read it forgets the place, and asks
+ *    again later. NULL: the core has no place for them now; *bytes says nothing.
  *  - take: the core consumes bytes that lie in any memory (a socket buffer, a sender's pages). It returns how
  *    many it took, from the front: all, or fewer by less than BPS_SINK_GRAIN, because an element is
  *    incomplete; the transport keeps those and presents them again, in front of the bytes that follow. Before
@@ -83,7 +84,7 @@ struct bps_sink {
     /*
      * Optional. A transport that lends offers the loan of the whole payload here, before place or take.
      * BPS_OK: the core holds it now. BPS_AGAIN: the core wants the bytes; the transport presents them, and
-     * the loan is over with the last.
+     * the loan is over with the last. An error is one as of `header`.
      */
     bps_status (*lend)(struct bps_sink *sink, struct bps_loan *loan);
     /*
@@ -97,7 +98,11 @@ struct bps_sink {
 };
 #define BPS_PLACES_LIMIT 16u
 
-/* What the core wants to hear of a channel; `user` is the pointer given with them. */
+/*
+ * What the core wants to hear of a channel; `user` is the pointer given with them. All are called on the loop. From
+ * within each of them, and of those of a sink, the core may call kick, finish and drop of this channel or of another
+ * one, and dial. The transport asks after each whether its channel is still there.
+ */
 struct bps_channel_events {
     /* An outgoing channel is usable. */
     void (*connected)(void *user);
@@ -108,8 +113,9 @@ struct bps_channel_events {
      */
     bps_status (*header)(void *user, const uint8_t *header, struct bps_sink **sink);
     /*
-     * The transport can send now: which frame? BPS_AGAIN: none; the core will kick when there is one. Ask as
-     * late as possible, when the bytes can really leave, so that the most urgent frame goes first.
+     * The transport can send now: which frame? BPS_AGAIN: none; the core will kick when there is one, maybe from
+     * within this call. It returns nothing but these two. Ask as late as possible, when the bytes can really leave, so
+     * that the most urgent frame goes first.
      */
     bps_status (*next)(void *user, struct bps_frame *out);
     /* The memory of a frame is no longer needed by the transport. */
@@ -117,7 +123,9 @@ struct bps_channel_events {
     /*
      * The channel has ended, by the peer or an error; text says why. Frames not yet sent are forgotten: no
      * `sent` for them, while it has been called for all that were. The channel is freed when this returns.
-     * Never called after drop.
+     * Never called after drop. BPS_OK: finish has ended it, and all was sent; BPS_ERR_IO: the peer has closed it, has
+     * refused it, or a system call failed; BPS_ERR_TIMEOUT; or what `header` has returned. Before the handshake
+     * of the core is over, that dials again for a while, unless it is BPS_ERR_REFUSED.
      */
     void (*closed)(void *user, bps_status status, const char *text);
     /* A payload is whole in the place that its sink has opened. Later frames may have come before. */
@@ -132,8 +140,8 @@ typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_
                                                           void **user, const struct bps_channel_key **key);
 
 struct bps_transport_attr {
-    uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); 1 to 64 */
-    bool local;     /* reaches only processes of the same host */
+    uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); 1 to 64. The core has 16 at most */
+    bool local;     /* reaches only processes of the same host: the core encrypts nothing there */
     /*
      * Not 0: regions on devices can be attached. Payloads of so many bytes and more may then lie there, and
      * for such ones that arrive, the sink is asked to open a place, which may lie there, too.
@@ -163,10 +171,7 @@ struct bps_transport_ops {
                        const struct bps_channel_events *events, void *user, struct bps_channel **out,
                        struct bps_report *report);
     void (*kick)(struct bps_channel *channel); /* `next` has frames now; cheap, may be called often */
-    /*
-     * Sends what `next` still gives until BPS_AGAIN, then closes; closed
-     * follows, never from within this call.
-     */
+    /* Sends what `next` still gives until BPS_AGAIN, then closes; closed follows, never from within this call. */
     void (*finish)(struct bps_channel *channel);
     /* Ends the channel now. No callback follows, no memory of frames, sinks or places is used any more. */
     void (*drop)(struct bps_channel *channel);
