@@ -28,10 +28,8 @@ cat >"$work/notes.c" <<'END'
 #include <byteps/framework.h>
 #include <byteps/launcher.h>
 #include <byteps/stage.h>
-BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "one", "1.0");
-BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "other", "1.0");
-BPS_FRAMEWORK_NOTE("torch", "2.0");
-BPS_LAUNCHER_NOTE("WHERE");
+BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "one", "1.0"); BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "other", "1.0");
+BPS_FRAMEWORK_NOTE("torch", "2.0"); BPS_LAUNCHER_NOTE("WHERE");
 const struct bps_module *BPS_PLUGIN_ENTRY(void) { return NULL; }
 END
 cp "$work/notes.c" "$work/notes.cc"

@@ -8,8 +8,6 @@
  * it rounds, neither matter nor change. Every NaN that is written is the quiet one without sign and payload. min and
  * max are NaN if one of the two is, and take -0 for less than +0. Subnormal numbers count as what they are.
  *
- * The functions get no instance: what options say, `kernels` says by which functions it gives.
- *
  * Scales multiply in the precision of A. Integers are multiplied in float64, truncated, and become the nearest
  * number that T holds. For integers and bool divisors are 1; for bool scales are, too.
  *
@@ -28,7 +26,7 @@ extern "C" {
 
 struct bps_kernels {
     uint32_t accumulator; /* dtype A */
-    void *context;        /* whatever the reducer needs, such as its instance: the first argument of each */
+    void *context; /* whatever the reducer needs, such as its instance: the first argument of each; until close */
     /* acc = scale * src. Must allow A == T with acc == src. */
     void (*first)(void *context, void *acc, const void *src, size_t count, double scale);
     /* acc = acc op scale * src */
