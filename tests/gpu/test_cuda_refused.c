@@ -234,9 +234,10 @@ static unsigned warnings;
 static void count_warnings(const struct bps_host *host, uint32_t level, const char *format, ...)
 {
     (void)host;
-    ck_assert_uint_eq(level, BPS_LOG_WARN);
-    ck_assert_ptr_nonnull(strstr(format, "copies are slower"));
-    warnings++;
+    if (level <= BPS_LOG_WARN) {
+        ck_assert_ptr_nonnull(strstr(format, "copies are slower"));
+        warnings++;
+    }
 }
 
 START_TEST(memory_that_others_cannot_reach_is_refused)

@@ -66,12 +66,11 @@ class Examples(installation.Case):
                 self.run_in(folder, "make", "clean")
                 self.assertEqual(sorted(os.listdir(folder)), sorted(os.listdir(os.path.join(self.examples, name))))
 
-    def test_by_clang(self):
-        if shutil.which("clang") is None:
-            self.skipTest("clang is not installed")
-        for name in EXAMPLES:
-            with self.subTest(name):
-                self.run_in(self.copy(name), "make", CC="clang")
+    def test_by_compilers(self):
+        for compiler in filter(shutil.which, ("gcc", "clang")):
+            for name in EXAMPLES:
+                with self.subTest(name, compiler=compiler):
+                    self.run_in(self.copy(name), "make", CC=compiler)
 
     def build_all(self):
         for name in EXAMPLES:
