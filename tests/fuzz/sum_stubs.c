@@ -202,10 +202,10 @@ bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kern
     if (dtype != BPS_UINT8 && dtype != BPS_FLOAT16 && dtype != BPS_FLOAT32) {
         return BPS_ERR_UNSUPPORTED;
     }
-    static const struct bps_kernels plain = {BPS_UINT8, NULL, first, fold, finish, reduce};
+    static const struct bps_kernels plain = {BPS_UINT8, NULL, first, fold, finish, reduce, false};
     static const struct bps_kernels average = {.accumulator = BPS_UINT8, .reduce = reduce};
-    static const struct bps_kernels wide = {BPS_FLOAT32, NULL, wide_first, wide_fold, wide_finish, wide_reduce};
-    static const struct bps_kernels real = {BPS_FLOAT32, NULL, real_first, real_fold, real_finish, real_reduce};
+    static const struct bps_kernels wide = {BPS_FLOAT32, NULL, wide_first, wide_fold, wide_finish, wide_reduce, false};
+    static const struct bps_kernels real = {BPS_FLOAT32, NULL, real_first, real_fold, real_finish, real_reduce, false};
     *out = dtype == BPS_FLOAT32 ? real : dtype != BPS_UINT8 ? wide : op == BPS_AVERAGE ? average : plain;
     return BPS_OK;
 }

@@ -194,14 +194,14 @@ START_TEST(of_kernels)
 {
     const struct bps_instance *reducer = bad(BPS_KIND_REDUCER);
     struct bps_kernels out;
-    kernels_say = (struct bps_kernels){BPS_FLOAT32, NULL, first_or_fold, first_or_fold, finish, reduce};
+    kernels_say = (struct bps_kernels){BPS_FLOAT32, NULL, first_or_fold, first_or_fold, finish, reduce, false};
     ck_assert_int_eq(bps_ask_kernels(reducer, BPS_SUM, BPS_FLOAT8_E5M2, &out, &report), BPS_OK);
     ck_blames(bps_ask_kernels(reducer, BPS_MAX, BPS_INT8, &out, &report),
               "reducer bad (x.y), kernels of max of int8: accumulator is 0 (float32); allowed is 5 (int8)");
     kernels_say.accumulator = 77;
     ck_blames(bps_ask_kernels(reducer, BPS_SUM, BPS_FLOAT16, &out, &report),
               "reducer bad (x.y), kernels of sum of float16: accumulator is 77 (?); allowed is 0 (float32)");
-    kernels_say = (struct bps_kernels){BPS_INT64, NULL, NULL, NULL, NULL, reduce};
+    kernels_say = (struct bps_kernels){BPS_INT64, NULL, NULL, NULL, NULL, reduce, false};
     ck_assert_int_eq(bps_ask_kernels(reducer, BPS_AVERAGE, BPS_INT64, &out, &report), BPS_OK);
     ck_blames(bps_ask_kernels(reducer, BPS_SUM, BPS_INT64, &out, &report),
               "reducer bad (x.y), kernels of sum of int64: first is NULL; expected a function, as for the other three");
