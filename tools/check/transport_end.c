@@ -117,6 +117,9 @@ void bps_end_attach(struct bps_end *end)
 
 void bps_end_free(struct bps_end *end)
 {
+    if (end->side->lending == end) {
+        end->side->lending = NULL;
+    }
     struct bps_guarded *memory;
     bps_end_drop(end);
     for (unsigned i = 0; i < end->attached; i++) {

@@ -116,6 +116,11 @@ static bool stranger_is_gone(void *arg)
     return end->closed > 0 || end->side->refused > 0;
 }
 
+static bool stranger_has_come(void *arg)
+{
+    return ((const struct bps_end *)arg)->channel != NULL || stranger_is_gone(arg);
+}
+
 static void write_bytes(struct bps_side *side, unsigned round)
 {
     struct bps_end end = {.side = side, .name = "the end that has accepted a stranger", .out = some, .in = some};
@@ -132,10 +137,11 @@ static void write_bytes(struct bps_side *side, unsigned round)
     if (round % 3 != 0) {
         shutdown(fd, SHUT_WR);
     }
+    bps_sides_drive(side->check, stranger_has_come, &end, 1000); /* before the next one does */
     bps_sides_drive(side->check, stranger_is_gone, &end, 5);
     close(fd);
     if (end.channel != NULL) {
-        bps_sides_wait(side->check, stranger_is_gone, &end, &end, 1);
+        bps_sides_wait(side->check, is_closed, &end, &end, 1);
         BPS_CHECK(side->check, end.status < 0, "closed is called with status %d; expected is an error", end.status);
     }
     side->next = NULL;
