@@ -18,6 +18,7 @@
 
 #include <byteps/byteps.h>
 
+#include "base/log.h"
 #include "base/report.h"
 #include "plugin/returned.h"
 
@@ -267,8 +268,11 @@ void *bps_alloc(size_t bytes)
         return NULL;
     }
     shared->region.bytes = (bytes + page - 1) / page * page;
+    struct bps_report report = {""};
     shared->mapped = map(&shared->region);
-    if (!shared->mapped || shared_memory_add(shared, NULL) != BPS_OK) {
+    if (!shared->mapped || shared_memory_add(shared, &report) != BPS_OK) {
+        bps_warn("memory", "there are no %zu bytes of shared memory: %s", bytes,
+                 report.text[0] != '\0' ? report.text : strerror(errno));
         destroy(shared);
         return NULL;
     }

@@ -162,9 +162,10 @@ static bps_status choose_chunk(struct pass *pass)
     }
     bool sums = bps_sums(&pass->slice->round->spec.roles), apart = pass->direct == NULL;
     size_t bytes = sums ? (size_t)(pass->unmapped + apart) * pass->chunk : apart ? pass->chunk : 0;
+    bytes = (bytes + CHUNK_MAPPED - 1) / CHUNK_MAPPED * CHUNK_MAPPED;
     if (bytes > sum->scratch_bytes) {
         free(sum->scratch);
-        sum->scratch = aligned_alloc(4096, bytes);
+        sum->scratch = aligned_alloc(CHUNK_MAPPED, bytes);
         sum->scratch_bytes = sum->scratch != NULL ? bytes : 0;
     }
     return sum->scratch != NULL || bytes == 0 ? BPS_OK : BPS_ERR_NOMEM;

@@ -297,8 +297,8 @@ static void attach(const struct side *side, const struct bps_region *region)
     ck_assert_msg(side->ops->attach(side->instance->self, region, &report) == BPS_OK, "%s", report.text);
 }
 
-/* The socket takes only so many messages; the others wait, with a descriptor each. */
-START_TEST(a_child_keeps_no_region_that_waits)
+/* The socket takes only so many messages; the others wait. */
+START_TEST(regions_that_wait_take_no_descriptors)
 {
     static struct bps_region regions[MANY_REGIONS];
     struct pair pair;
@@ -308,8 +308,35 @@ START_TEST(a_child_keeps_no_region_that_waits)
         regions[i] = pair.peers[0].memory;
         attach(&pair.sides[0], &regions[i]);
     }
-    ck_assert_uint_gt(count_memory_files(MANY), before);
+    ck_assert_uint_eq(count_memory_files(MANY), before);
     check_child(before, MANY);
+    pair_close(&pair);
+}
+END_TEST
+
+/* What has gone before the peer heard of it is never told; the last one is, and used. */
+START_TEST(regions_come_and_go_while_the_peer_does_not_read)
+{
+    const struct stream stream = {.seed = 9, .frames = 4, .largest = 100000, .answers = 8, .same = true};
+    struct pair pair;
+    pair_open(&pair, &stream, &stream, NULL);
+    pair_connect(&pair);
+    run_loop(pair.loop);
+    const struct side *side = &pair.sides[0];
+    unsigned before = count_memory_files(MANY);
+    for (unsigned i = 0; i < MANY_REGIONS; i++) {
+        attach(side, &pair.peers[0].memory);
+        side->ops->detach(side->instance->self, &pair.peers[0].memory);
+    }
+    ck_assert_uint_eq(count_memory_files(MANY), before);
+    peer_use_region(&pair.peers[0]);
+    for (uint32_t frames = 20; frames <= 60; frames += 20) {
+        pair.peers[0].out.frames = pair.peers[1].in.frames = frames;
+        side->ops->kick(pair.peers[0].channel);
+        run_loop(pair.loop);
+    }
+    check_complete(&pair);
+    ck_assert_uint_gt(side_counter(side, "frames_region"), 20);
     pair_close(&pair);
 }
 END_TEST
@@ -648,7 +675,8 @@ static void add_frames(Suite *suite)
     tcase_add_test(frames, payloads_in_regions_are_not_copied);
     tcase_add_test(frames, a_region_may_come_and_go_between_frames);
     tcase_add_test(frames, a_region_must_be_a_sealed_file);
-    tcase_add_test(frames, a_child_keeps_no_region_that_waits);
+    tcase_add_test(frames, regions_that_wait_take_no_descriptors);
+    tcase_add_test(frames, regions_come_and_go_while_the_peer_does_not_read);
     tcase_add_test(frames, a_child_keeps_no_region_that_comes);
     tcase_add_loop_test(frames, frames_are_asked_for_as_late_as_possible, 0, 3);
     tcase_add_loop_test(frames, loans_do_not_block_other_frames, 0, WAYS);

@@ -19,19 +19,18 @@ static bool make(struct bps_channel *channel)
     uint64_t bytes = ipc->options.arena;
     uint32_t pages = (uint32_t)(bytes / IPC_PAGE), words = (pages + WORD - 1) / WORD;
     void *memory;
-    int *fd = &channel->fds[0];
     arena->failed = true; /* unless we come to the end */
     if (pages == 0 || channel->mute) {
         return false;
     }
-    bool made = ipc_memory_make("byteps-arena", bytes, fd, &memory);
+    bool made = ipc_memory_make("byteps-arena", bytes, &arena->fd, &memory);
     arena->used = made ? ipc->host->alloc(ipc->host, words * sizeof *arena->used, IPC_LINE) : NULL;
     if (arena->used == NULL) {
         ipc->host->log(ipc->host, BPS_LOG_WARN, "there is no shared arena for %s: %s", channel->peer,
                        made ? "out of memory" : strerror(errno));
         if (made) {
             ipc_memory_unmap(memory, bytes);
-            ipc_fork_close(fd);
+            ipc_fork_close(&arena->fd);
         }
         return false;
     }
@@ -39,8 +38,7 @@ static bool make(struct bps_channel *channel)
     arena->memory = memory;
     arena->pages = pages;
     arena->id = ++ipc->last_region;
-    ipc_region_announce(channel, arena->id, *fd, bytes, 0);
-    ipc_fork_close(fd);
+    ipc_region_announce(channel, arena->id, arena->fd, bytes, 0);
     arena->failed = false;
     return true;
 }
@@ -118,5 +116,6 @@ void ipc_arena_free(struct bps_channel *channel)
     struct ipc *ipc = channel->ipc;
     ipc->touched -= channel->arena.touched;
     ipc_memory_unmap(channel->arena.memory, ipc->options.arena);
+    ipc_fork_close(&channel->arena.fd);
     ipc->host->release(ipc->host, channel->arena.used);
 }

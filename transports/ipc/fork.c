@@ -27,14 +27,11 @@ static void close_copy(int fd)
 static void in_child(void *arg)
 {
     const struct bps_channel *channel = arg;
-    const struct ipc_post *post;
     close_copy(channel->event);
     for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
         close_copy(channel->fds[i]);
     }
-    STAILQ_FOREACH(post, &channel->posts, entry) {
-        close_copy(post->fd);
-    }
+    close_copy(channel->arena.fd);
 }
 
 void ipc_fork_add(struct bps_channel *channel)

@@ -112,6 +112,7 @@ struct ipc_arena {
     uint64_t *used;  /* a bit for each page */
     uint32_t pages, id;
     uint32_t touched; /* pages from the beginning that were ever taken */
+    int fd;           /* until the peer has been sent it; -1: none */
     bool failed;
 };
 
@@ -138,7 +139,7 @@ struct ipc_loan {
 struct ipc_post {
     STAILQ_ENTRY(ipc_post) entry;
     struct ipc_message message;
-    int fd; /* -1: none */
+    int fd; /* of the region, which has it open; -1: none */
 };
 
 /* IPC_ENDING: it has been noted that the channel is to end; its turn does that. */
@@ -361,7 +362,7 @@ void ipc_remote_describe(char *text, size_t n);
 
 /* ---- fork.c ---- */
 
-/* While fork is held: from now on a child closes the channel's event, its fds and those of its posts. */
+/* While fork is held: from now on a child closes the channel's event, its fds and its arena's. */
 void ipc_fork_add(struct bps_channel *channel);
 /* Closes one of those. -1: there is none. */
 void ipc_fork_close(int *fd);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * region.c - the regions of the core, by address, and how peers learn of them: by messages with a descriptor,
- * in the order of their numbers. A frame points into a region only when its message has left.
+ * in the order of their numbers. A frame points into a region only when its message has left. A peer that does not
+ * read costs no descriptors: messages that wait have that of the region, and go with it.
  */
 #include "ipc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- messages ---- */
 
@@ -20,6 +19,9 @@ static void message_left(struct bps_channel *channel, const struct ipc_message *
     } else if (message->type == IPC_REGION) {
         channel->announced = message->region;
     }
+    if (message->type == IPC_REGION && message->region == channel->arena.id) {
+        ipc_fork_close(&channel->arena.fd);
+    }
 }
 
 static bool queue(struct bps_channel *channel, const struct ipc_message *message, int fd)
@@ -29,17 +31,9 @@ static bool queue(struct bps_channel *channel, const struct ipc_message *message
     if (post == NULL) {
         return false;
     }
-    bps_util_fork_hold();
-    *post = (struct ipc_post){.message = *message, .fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)};
-    bool copied = fd < 0 || post->fd >= 0;
-    if (copied) {
-        STAILQ_INSERT_TAIL(&channel->posts, post, entry);
-    }
-    bps_util_fork_release();
-    if (!copied) {
-        host->release(host, post);
-    }
-    return copied;
+    *post = (struct ipc_post){.message = *message, .fd = fd};
+    STAILQ_INSERT_TAIL(&channel->posts, post, entry);
+    return true;
 }
 
 static void post(struct bps_channel *channel, const struct ipc_message *message, int fd)
@@ -60,12 +54,7 @@ static void post(struct bps_channel *channel, const struct ipc_message *message,
 
 static void post_free(struct bps_channel *channel, struct ipc_post *post)
 {
-    bps_util_fork_hold();
-    STAILQ_REMOVE_HEAD(&channel->posts, entry);
-    if (post->fd >= 0) {
-        close(post->fd);
-    }
-    bps_util_fork_release();
+    STAILQ_REMOVE(&channel->posts, post, ipc_post, entry);
     channel->ipc->host->release(channel->ipc->host, post);
 }
 
@@ -93,6 +82,20 @@ void ipc_region_announce(struct bps_channel *channel, uint32_t id, int fd, uint6
 {
     const struct ipc_message message = {.type = IPC_REGION, .region = id, .bytes = bytes, .offset = offset};
     post(channel, &message, fd);
+}
+
+/* The peer need not know of the region any more, of which it may have heard nothing. */
+static void forget(struct bps_channel *channel, uint32_t id)
+{
+    const struct ipc_message message = {.type = IPC_FORGET, .region = id};
+    struct ipc_post *waiting;
+    STAILQ_FOREACH(waiting, &channel->posts, entry) {
+        if (waiting->message.type == IPC_REGION && waiting->message.region == id) {
+            post_free(channel, waiting);
+            return;
+        }
+    }
+    post(channel, &message, -1);
 }
 
 /* ---- the regions of an instance ---- */
@@ -197,10 +200,9 @@ void ipc_detach(void *instance, const struct bps_region *region)
         return;
     }
     struct ipc_own_region **place = &ipc->regions[rank - 1], *own = *place;
-    const struct ipc_message message = {.type = IPC_FORGET, .region = own->id};
     LIST_FOREACH(channel, &ipc->channels, entry) {
         if (channel->state == IPC_OPEN) {
-            post(channel, &message, -1);
+            forget(channel, own->id);
         }
     }
     memmove(place, place + 1, (ipc->nregions-- - rank) * sizeof *place);

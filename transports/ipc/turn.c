@@ -171,6 +171,7 @@ struct bps_channel *ipc_channel_new(struct ipc *ipc)
         return NULL;
     }
     *channel = (struct bps_channel){.turn.arg = channel, .ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
+    channel->arena.fd = -1;
     memset(channel->fds, -1, sizeof channel->fds);
     channel->tickets.free = channel->tickets.first = channel->tickets.last = IPC_NONE;
     STAILQ_INIT(&channel->posts);

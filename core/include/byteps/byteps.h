@@ -268,9 +268,9 @@ BPS_API bps_status bps_load_feedback(const char *name, const void *state, size_t
  * such memory may be a tensor.
  *
  * bps_alloc() returns zeroed memory of that kind, aligned to a page, which the caller owns until bps_free();
- * NULL: there is none. Each call takes a descriptor, so allocate in large pieces. It may be called at any
- * time, before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there
- * the parent sees.
+ * NULL: there is none; the log says why. Each call takes a descriptor, so allocate in large pieces. It may be called at
+ * any time, before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there the
+ * parent sees.
  */
 BPS_API void *bps_alloc(size_t bytes);
 /* Frees what bps_alloc() returned; no operation in flight may use it. NULL is allowed. */
