@@ -271,8 +271,7 @@ void *bps_alloc(size_t bytes)
     struct bps_report report = {""};
     shared->mapped = map(&shared->region);
     if (!shared->mapped || shared_memory_add(shared, &report) != BPS_OK) {
-        bps_warn("memory", "there are no %zu bytes of shared memory: %s", bytes,
-                 report.text[0] != '\0' ? report.text : strerror(errno));
+        bps_warn("memory", "no %zu bytes are shared: %s", bytes, shared->mapped ? report.text : strerror(errno));
         destroy(shared);
         return NULL;
     }
@@ -297,8 +296,7 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
     }
     if (memory->address == NULL || (uintptr_t)memory->address % page != 0 || memory->offset % page != 0 ||
         memory->bytes == 0 || memory->bytes % page != 0) {
-        return bps_fail(report, BPS_ERR_INVALID, "address, bytes and offset must be multiples of the page size, %lu",
-                        page);
+        return bps_fail(report, BPS_ERR_INVALID, "address, bytes and offset must be multiples of a page, %lu", page);
     }
     int seals = fcntl(memory->fd, F_GET_SEALS);
     if (fstat(memory->fd, &file) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
