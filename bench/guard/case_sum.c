@@ -109,7 +109,8 @@ static void open_group(const void *arg)
     };
     open_engine(&config, *(const uint8_t *)arg);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        loan[rank] = (struct bps_loan){.data = data[rank], .answer = data[rank], .bytes = BYTES};
+        loan[rank] =
+            (struct bps_loan){.size = sizeof loan[rank], .data = data[rank], .answer = data[rank], .bytes = BYTES};
     }
 }
 

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/report.h"
+#include "base/sized.h"
 #include "flow/step.h"
 
 #define BATCH_LIMIT      8192u /* tensors in one message, */
@@ -264,9 +265,8 @@ static void declare_arrive(struct bps_post *post)
 static bps_status declare_one(struct bps_worker *worker, const struct bps_declaration *d, bps_tensor *out,
                               struct bps_report *report)
 {
-    if (d->size < sizeof *d || d->name == NULL) {
-        BPS_REPORT(report, "a declaration without a name, or one that was built for another version");
-        return BPS_ERR_INVALID;
+    if (d->name == NULL) {
+        return bps_fail(report, BPS_ERR_INVALID, "the name of a declaration is NULL, expected a text");
     }
     if (bps_names_check(d->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;
@@ -310,12 +310,17 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
 bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declaration *declarations, size_t n,
                               bps_tensor *out, struct bps_report *report)
 {
+    size_t step = n > 0 ? declarations->size : 0; /* of the version of whoever has made the array */
     for (size_t i = 0; i < n; i++) {
+        struct bps_declaration own;
         bps_tensor slot;
+        bps_status status = BPS_SIZED(bps_declaration, (const char *)declarations + i * step, &own, report);
+        if (status != BPS_OK) {
+            return status;
+        }
         pthread_mutex_lock(&worker->names.lock);
-        bps_status status = atomic_load(&worker->closing)
-                                ? bps_fail(report, BPS_ERR_STATE, "the worker is shutting down")
-                                : declare_one(worker, &declarations[i], &slot, report);
+        status = atomic_load(&worker->closing) ? bps_fail(report, BPS_ERR_STATE, "the worker is shutting down")
+                                               : declare_one(worker, &own, &slot, report);
         pthread_mutex_unlock(&worker->names.lock);
         if (status != BPS_OK) {
             return status;

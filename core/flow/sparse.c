@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/report.h"
+#include "base/sized.h"
 
 #define DIGIT    11u /* bits that rows are sorted by at once */
 #define TOGETHER 64u /* rows that are summed at once */
@@ -48,6 +49,10 @@ static uint64_t rows_of(const struct bps_push_pull *r)
 bps_status bps_sparse_check(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
                             struct bps_report *report)
 {
+    bps_status status = BPS_SIZED(bps_rows, r->rows, NULL, report);
+    if (status != BPS_OK) {
+        return status;
+    }
     if (op != BPS_SUM && op != BPS_AVERAGE) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows are summed or averaged, nothing else");
     }

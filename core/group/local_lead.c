@@ -94,7 +94,8 @@ static bool contribute(struct bps_task *task)
     }
     bps_local_push_header(task, 0, &header);
     void *answer = bps_local_gets(task) ? task->dst : NULL;
-    lead->loan = (struct bps_loan){.data = task->src, .answer = answer, .bytes = header.length};
+    lead->loan =
+        (struct bps_loan){.size = sizeof lead->loan, .data = task->src, .answer = answer, .bytes = header.length};
     bps_status status =
         bps_frame_push(bps_local_engine(worker->local, header.group), worker->job.rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {

@@ -70,9 +70,10 @@ static uint64_t byte_of(const bool *value)
 static bps_status ask_transport(struct bps_instance *instance, struct bps_report *report)
 {
     struct bps_transport_attr *attr = &instance->attr.transport;
-    *attr = (struct bps_transport_attr){.lanes = 1};
+    BPS_ROOMY(bps_transport_attr) answer = {.it = {.lanes = 1}};
     BPS_CALLING(instance, "query", NULL);
-    ((const struct bps_transport_ops *)instance->ops)->query(instance->self, attr);
+    ((const struct bps_transport_ops *)instance->ops)->query(instance->self, &answer.it);
+    *attr = answer.it;
     const struct field fields[] = {
         {"lanes", NUMBER, attr->lanes, 1, LANES_MOST, NULL},
         {"local", NUMBER, byte_of(&attr->local), 0, 1, NULL},
@@ -84,8 +85,10 @@ static bps_status ask_stage(struct bps_instance *instance, struct bps_report *re
 {
     static const char coding[] = "a coding, such as \"plain\"";
     struct bps_stage_attr *attr = &instance->attr.stage;
+    BPS_ROOMY(bps_stage_attr) answer = {.it = {.ops = 0}};
     BPS_CALLING(instance, "query", NULL);
-    ((const struct bps_stage_ops *)instance->ops)->query(instance->self, attr);
+    ((const struct bps_stage_ops *)instance->ops)->query(instance->self, &answer.it);
+    *attr = answer.it;
     const struct field fields[] = {
         {"ops", BITS, attr->ops, 0, (1u << BPS_OPS) - 1, NULL},
         {"dtypes", BITS, attr->dtypes, 0, (1u << BPS_DTYPES) - 1, NULL},
@@ -146,9 +149,10 @@ bps_status bps_ask_kernels(const struct bps_instance *reducer, uint32_t op, uint
                            struct bps_report *report)
 {
     const struct bps_reducer_ops *ops = reducer->ops;
-    *out = (struct bps_kernels){.accumulator = BPS_DTYPES};
+    BPS_ROOMY(bps_kernels) answer = {.it = {.accumulator = BPS_DTYPES}};
     BPS_CALLING(reducer, "kernels", NULL);
-    bps_status status = ops->kernels(reducer->self, op, dtype, out);
+    bps_status status = ops->kernels(reducer->self, op, dtype, &answer.it);
+    *out = answer.it;
     if (status != BPS_OK || reducer->names.timed) {
         status = bps_returned(reducer, "kernels", BPS_OK, status, report);
     }

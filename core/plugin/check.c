@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/layout.h"
 #include "base/report.h"
 #include "conf/option.h"
 #include "plugin/registry.h"
@@ -15,14 +16,10 @@
 
 /* ---- rules that note and module share ------------------------------------------------------------------ */
 
-static bool abi_fits(uint32_t major, uint32_t minor)
-{
-    return major == BPS_ABI_MAJOR && (BPS_ABI_MAJOR > 0 || minor == BPS_ABI_MINOR);
-}
-
+/* All minors of a major work with each other. */
 static bps_status check_abi(const char *where, uint32_t major, uint32_t minor, struct bps_report *report)
 {
-    if (abi_fits(major, minor)) {
+    if (major == BPS_ABI_MAJOR) {
         return BPS_OK;
     }
     if (major > BPS_ABI_MAJOR) {
@@ -31,11 +28,8 @@ static bps_status check_abi(const char *where, uint32_t major, uint32_t minor, s
                           "rebuild the plugin against this one",
                           where, major, minor, BPS_ABI_MAJOR, BPS_ABI_MINOR, major);
     }
-    return bps_refuse(report,
-                      "ABI in its %s is %u.%u, this BytePS has %u.%u%s; rebuild the plugin against this "
-                      "BytePS",
-                      where, major, minor, BPS_ABI_MAJOR, BPS_ABI_MINOR,
-                      major == BPS_ABI_MAJOR ? ", and before 1.0 every minor differs" : "");
+    return bps_refuse(report, "ABI in its %s is %u.%u, this BytePS has %u.%u; rebuild the plugin against this BytePS",
+                      where, major, minor, BPS_ABI_MAJOR, BPS_ABI_MINOR);
 }
 
 /* ---- notes -------------------------------------------------------------------------------------------- */
@@ -137,11 +131,11 @@ static bps_status check_list(const struct bps_module *module, struct bps_report 
         if (!plugin) {
             return bps_refuse(report, "plugins[%u] of its module is NULL, expected a descriptor; correct nplugins", i);
         }
-        if (plugin->size < sizeof *plugin) {
+        if (plugin->size < BPS_LEAST(bps_plugin)) {
             return bps_refuse(report,
                               "size of its descriptor is %zu, expected %zu or more; set it to "
                               "sizeof(struct bps_plugin)",
-                              plugin->size, sizeof *plugin);
+                              plugin->size, BPS_LEAST(bps_plugin));
         }
         if (!plugin->name || !bps_plugin_name_valid(plugin->name)) {
             return bps_refuse(report, "name in its descriptor is '%.64s', " BPS_PLUGIN_NAME_RULE "; rename the plugin",
@@ -163,9 +157,9 @@ bps_status bps_module_check(const struct bps_module *module, struct bps_report *
         return bps_refuse(report, "magic of its module is 0x%08x, expected 0x%08x; set it to BPS_PLUGIN_MAGIC",
                           module->magic, BPS_PLUGIN_MAGIC);
     }
-    if (module->size < sizeof *module) {
+    if (module->size < BPS_LEAST(bps_module)) {
         return bps_refuse(report, "size of its module is %u, expected %zu or more; set it to sizeof(struct bps_module)",
-                          module->size, sizeof *module);
+                          module->size, BPS_LEAST(bps_module));
     }
     status = check_abi("module", module->abi_major, module->abi_minor, report);
     if (status == BPS_OK) {
@@ -193,17 +187,4 @@ bps_status bps_module_find(const struct bps_module *module, uint32_t kind, const
     }
     return bps_refuse(report, "name in its descriptor is '%s', expected '%s'; correct struct bps_plugin or the note",
                       first->name, name);
-}
-
-bps_status bps_descriptor_check(const struct bps_plugin *plugin, union bps_ops *ops, struct bps_report *report)
-{
-    bps_status status = check_text("summary in its descriptor", plugin->summary, report);
-
-    if (status == BPS_OK) {
-        status = bps_ops_complete(plugin->kind, plugin->ops, ops, report);
-    }
-    if (status == BPS_OK && plugin->options) {
-        status = bps_options_check(plugin->options, plugin->options_size, report);
-    }
-    return status;
 }

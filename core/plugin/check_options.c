@@ -11,7 +11,6 @@
 #include "plugin/check.h"
 #include "plugin/search.h"
 
-#define ROWS_MAX   256u
 #define STRUCT_MAX (1024u * 1024u)
 
 /* Keys that stand beside the options in the configuration and belong to the core. */
@@ -149,9 +148,9 @@ bps_status bps_options_check(const struct bps_option *table, size_t size, struct
         return bps_fail(report, BPS_ERR_NOMEM, "out of memory for an option struct of %zu bytes", size);
     }
     for (; row->name && status == BPS_OK; row++) {
-        if (row - table == ROWS_MAX) {
+        if (row - table == BPS_OPTION_ROWS) {
             status = bps_refuse(report, "option table has more than %u rows; end it with a row whose name is NULL",
-                                ROWS_MAX);
+                                BPS_OPTION_ROWS);
         } else {
             status = check_row(table, row, size, scratch, report);
         }

@@ -19,10 +19,14 @@ struct counter {
     char *help;
 };
 
+#define BEYOND 32
+typedef uintptr_t (*service)(void);
+
 struct host {
-    struct bps_host table; /* first: the plugin passes its address back */
-    struct bps_loop *loop;
+    struct bps_host table;  /* first: the plugin passes its address back */
+    service beyond[BEYOND]; /* behind the table: where a plugin finds services that only a later minor has */
     STAILQ_HEAD(, counter) counters;
+    struct bps_loop *loop;
     uint32_t level;      /* of its lines; 0: that of the process */
     char component[160]; /* that its lines begin with */
     uint64_t spill;      /* takes the counts of a counter for which there was no memory */
@@ -173,6 +177,16 @@ void bps_host_counters(const struct bps_host *table,
     }
 }
 
+/* Called by a plugin that was built for a later minor and has not looked at abi_minor. NULL and 0 are no surprise. */
+static uintptr_t no_such_service(void)
+{
+    bps_error("plugins",
+              "a plugin calls a service that this BytePS, with ABI %u.%u, does not have; the call returns 0. "
+              "Install a newer BytePS, or have the plugin look at host->abi_minor first",
+              BPS_ABI_MAJOR, BPS_ABI_MINOR);
+    return 0;
+}
+
 /* ---- life --------------------------------------------------------------------------------------------- */
 
 struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
@@ -186,6 +200,9 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
     memcpy(host->instance, instance, bytes);
     snprintf(host->component, sizeof host->component, "%s", instance);
     host->loop = loop;
+    for (unsigned i = 0; i < BEYOND; i++) {
+        host->beyond[i] = no_such_service;
+    }
     STAILQ_INIT(&host->counters);
     host->table = (struct bps_host){
         .size = sizeof host->table,
@@ -208,6 +225,7 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
         .dtype_name = bps_dtype_name,
         .op_name = bps_op_name,
         .status_text = bps_strerror,
+        .abi_minor = BPS_ABI_MINOR,
     };
     return &host->table;
 }

@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-#include <byteps/device.h>
-
+#include "base/layout.h"
 #include "base/report.h"
 #include "plugin/registry.h"
 
@@ -183,6 +182,7 @@ struct kind {
     uint32_t kind;
     const char *name;
     size_t size; /* of the operations; 0: the core runs no code of this kind */
+    size_t least;
     const struct op *ops;
     const void *stubs;
     const char *const *members; /* of a group in the configuration that are the core's */
@@ -193,15 +193,15 @@ static const char *const stage_members[] = {"plugin", "stage", "when", "use", NU
 static const char *const compressor_members[] = {"plugin",    "feedback", "momentum", "mu",      "seed",
                                                  "min_bytes", "start",    "auto",     "version", NULL};
 
+#define SIZES(kind) sizeof(struct bps_##kind##_ops), BPS_LEAST(bps_##kind##_ops)
+
 static const struct kind kinds[] = {
-    {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs,
-     plugin_members},
-    {BPS_KIND_REDUCER, "reducer", sizeof(struct bps_reducer_ops), reducer_ops, &reducer_stubs, plugin_members},
-    {BPS_KIND_COMPRESSOR, "compressor", sizeof(struct bps_compressor_ops), compressor_ops, &compressor_stubs,
-     compressor_members},
-    {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL, plugin_members},
-    {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs, stage_members},
-    {BPS_KIND_LAUNCHER, "launcher", sizeof(struct bps_launcher_ops), launcher_ops, &launcher_stubs, plugin_members},
+    {BPS_KIND_TRANSPORT, "transport", SIZES(transport), transport_ops, &transport_stubs, plugin_members},
+    {BPS_KIND_REDUCER, "reducer", SIZES(reducer), reducer_ops, &reducer_stubs, plugin_members},
+    {BPS_KIND_COMPRESSOR, "compressor", SIZES(compressor), compressor_ops, &compressor_stubs, compressor_members},
+    {BPS_KIND_FRAMEWORK, "framework", 0, 0, NULL, NULL, plugin_members},
+    {BPS_KIND_STAGE, "stage", SIZES(stage), stage_ops, &stage_stubs, stage_members},
+    {BPS_KIND_LAUNCHER, "launcher", SIZES(launcher), launcher_ops, &launcher_stubs, plugin_members},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -268,35 +268,56 @@ static any_fn get_op(const void *ops, size_t offset)
     return fn;
 }
 
-/* A table within another one, `name`, of which no operation is optional. */
-static bps_status check_inner(const char *name, const void *ops, size_t expected, const struct op *table,
-                              struct bps_report *report)
+/* As much of a table as both sides know. */
+static void take_table(const void *ops, size_t size, void *own, size_t own_size)
+{
+    memcpy(own, ops, size < own_size ? size : own_size);
+    memcpy(own, &own_size, sizeof own_size);
+}
+
+/* A table within another one, of which no operation that is listed is optional. */
+struct inner {
+    const char *name;
+    size_t size, least;
+    const struct op *ops;
+};
+
+static bps_status take_inner(const struct inner *inner, const void *ops, void *own, struct bps_report *report)
 {
     size_t size;
     memcpy(&size, ops, sizeof size);
-    if (size < expected) {
-        return bps_refuse(report, "%s.size is %zu, expected %zu or more; set it to its struct's size", name, size,
-                          expected);
+    if (size < inner->least) {
+        return bps_refuse(report, "%s.size is %zu, expected %zu or more; set it to its struct's size", inner->name,
+                          size, inner->least);
     }
-    for (const struct op *op = table; op->name; op++) {
-        if (!get_op(ops, op->offset)) {
-            return bps_refuse(report, "operation %s.%s is missing; set it in struct bps_%s_ops", name, op->name, name);
+    take_table(ops, size, own, inner->size);
+    for (const struct op *op = inner->ops; op->name; op++) {
+        if (!get_op(own, op->offset)) {
+            return bps_refuse(report, "operation %s.%s is missing; set it in struct bps_%s_ops", inner->name, op->name,
+                              inner->name);
         }
     }
     return BPS_OK;
 }
 
-static bps_status check_device(const struct bps_device_ops *device, struct bps_report *report)
+#define INNER(kind) {#kind, sizeof(struct bps_##kind##_ops), BPS_LEAST(bps_##kind##_ops), kind##_ops}
+
+static bps_status take_device(struct bps_tables *out, struct bps_report *report)
 {
-    if (device == NULL) {
+    static const struct inner of_device = INNER(device), of_group = INNER(group), of_share = INNER(share);
+    struct bps_device_ops *device = &out->device;
+    if (out->ops.reducer.device == NULL) {
         return BPS_OK;
     }
-    bps_status status = check_inner("device", device, sizeof *device, device_ops, report);
+    bps_status status = take_inner(&of_device, out->ops.reducer.device, device, report);
+    out->ops.reducer.device = device;
     if (status == BPS_OK && device->group != NULL) {
-        status = check_inner("group", device->group, sizeof *device->group, group_ops, report);
+        status = take_inner(&of_group, device->group, &out->group, report);
+        device->group = &out->group;
     }
     if (status == BPS_OK && device->share != NULL) {
-        status = check_inner("share", device->share, sizeof *device->share, share_ops, report);
+        status = take_inner(&of_share, device->share, &out->share, report);
+        device->share = &out->share;
     }
     if (status == BPS_OK && (device->can_reduce == NULL) != (device->reduce == NULL)) {
         return bps_refuse(report, "of device.can_reduce and device.reduce one is missing; set both or neither");
@@ -304,10 +325,30 @@ static bps_status check_device(const struct bps_device_ops *device, struct bps_r
     return status;
 }
 
-bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, struct bps_report *report)
+/* Stubs for those that are optional and not there. */
+static bps_status complete_table(const struct kind *row, union bps_ops *own, struct bps_report *report)
+{
+    for (const struct op *op = row->ops; op->name; op++) {
+        any_fn stub = get_op(row->stubs, op->offset);
+        bool other = op->instead != 0 && get_op(own, op->instead);
+        if (get_op(own, op->offset) && other) {
+            return bps_refuse(report, "operation %s is there, and another one that takes its place; set one of both",
+                              op->name);
+        }
+        if (get_op(own, op->offset) || other) {
+            continue;
+        }
+        if (!stub) {
+            return bps_refuse(report, "operation %s is missing; set it in struct bps_%s_ops", op->name, row->name);
+        }
+        memcpy((char *)own + op->offset, &stub, sizeof stub);
+    }
+    return BPS_OK;
+}
+
+bps_status bps_ops_complete(uint32_t kind, const void *ops, struct bps_tables *out, struct bps_report *report)
 {
     const struct kind *row = find_kind(kind);
-    union bps_ops copy = {0};
     size_t size;
 
     if (!row || row->size == 0) {
@@ -317,34 +358,20 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
         return bps_refuse(report, "ops is NULL, expected a struct bps_%s_ops; set it in struct bps_plugin", row->name);
     }
     memcpy(&size, ops, sizeof size);
-    if (size < row->size) {
+    if (size < row->least) {
         return bps_refuse(report, "ops.size is %zu, expected %zu or more; set it to sizeof(struct bps_%s_ops)", size,
-                          row->size, row->name);
+                          row->least, row->name);
     }
-    memcpy(&copy, ops, row->size);
-    copy.common.size = row->size;
-    for (const struct op *op = row->ops; op->name; op++) {
-        any_fn stub = get_op(row->stubs, op->offset);
-        bool other = op->instead != 0 && get_op(&copy, op->instead);
-        if (get_op(&copy, op->offset) && other) {
-            return bps_refuse(report, "operation %s is there, and another one that takes its place; set one of both",
-                              op->name);
-        }
-        if (get_op(&copy, op->offset) || other) {
-            continue;
-        }
-        if (!stub) {
-            return bps_refuse(report, "operation %s is missing; set it in struct bps_%s_ops", op->name, row->name);
-        }
-        memcpy((char *)&copy + op->offset, &stub, sizeof stub);
+    memset(out, 0, sizeof *out);
+    take_table(ops, size, &out->ops, row->size);
+    bps_status status = complete_table(row, &out->ops, report);
+    if (status == BPS_OK && kind == BPS_KIND_REDUCER) {
+        return take_device(out, report);
     }
-    if (kind == BPS_KIND_REDUCER && check_device(copy.reducer.device, report) != BPS_OK) {
-        return BPS_ERR_PLUGIN;
-    }
-    if (kind == BPS_KIND_LAUNCHER && (copy.launcher.place == NULL || copy.launcher.place[0] == '\0')) {
+    const char *place = out->ops.launcher.place;
+    if (status == BPS_OK && kind == BPS_KIND_LAUNCHER && (place == NULL || place[0] == '\0')) {
         return bps_refuse(report, "place of its operations is %s, expected a text; set it in struct bps_launcher_ops",
-                          copy.launcher.place == NULL ? "NULL" : "empty");
+                          place == NULL ? "NULL" : "empty");
     }
-    *out = copy;
-    return BPS_OK;
+    return status;
 }

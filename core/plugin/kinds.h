@@ -6,6 +6,7 @@
 #define BPS_PLUGIN_KINDS_H
 
 #include <byteps/compressor.h>
+#include <byteps/device.h>
 #include <byteps/launcher.h>
 #include <byteps/reducer.h>
 #include <byteps/stage.h>
@@ -27,6 +28,22 @@ union bps_ops {
     struct bps_launcher_ops launcher;
 };
 
+/* All tables of a plugin, with room for what those of a reducer with devices name. */
+struct bps_tables {
+    union bps_ops ops;
+    struct bps_device_ops device;
+    struct bps_group_ops group;
+    struct bps_share_ops share;
+};
+
+/* What a plugin fills in has room for more: it may have been built for a newer minor, whose struct is larger. */
+#define BPS_ROOM 256
+#define BPS_ROOMY(struct_)                                                                                             \
+    union {                                                                                                            \
+        struct struct_ it;                                                                                             \
+        char room[BPS_ROOM];                                                                                           \
+    }
+
 /* Kinds with code that the core runs; the others are refused before. */
 bool bps_kind_opens(uint32_t kind);
 
@@ -34,9 +51,10 @@ bool bps_kind_opens(uint32_t kind);
 const char *const *bps_kind_members(uint32_t kind);
 
 /*
- * Copies a plugin's operations and puts stubs where it has none, so that callers never test for NULL. The
- * report names a table that is too small or the missing operation.
+ * Copies a plugin's operations, which may be of an older or newer minor, and puts stubs where it has none, so that
+ * callers never test for NULL. *out stays where it is. The report names a table that is too small or the missing
+ * operation.
  */
-bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, struct bps_report *report);
+bps_status bps_ops_complete(uint32_t kind, const void *ops, struct bps_tables *out, struct bps_report *report);
 
 #endif

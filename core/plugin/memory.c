@@ -20,6 +20,7 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "base/sized.h"
 #include "plugin/returned.h"
 
 #define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
@@ -290,10 +291,6 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct stat file;
-    if (memory == NULL || memory->size < sizeof *memory) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "the size of struct bps_memory is wrong; was it built for another version?");
-    }
     if (memory->address == NULL || (uintptr_t)memory->address % page != 0 || memory->offset % page != 0 ||
         memory->bytes == 0 || memory->bytes % page != 0) {
         return bps_fail(report, BPS_ERR_INVALID, "address, bytes and offset must be multiples of a page, %lu", page);
@@ -311,9 +308,13 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
     return BPS_OK;
 }
 
-bps_status bps_register(const struct bps_memory *memory, struct bps_report *report)
+bps_status bps_register(const struct bps_memory *given, struct bps_report *report)
 {
-    bps_status status = check_memory(memory, report);
+    struct bps_memory own, *memory = &own;
+    bps_status status = BPS_SIZED(bps_memory, given, &own, report);
+    if (status == BPS_OK) {
+        status = check_memory(memory, report);
+    }
     if (status != BPS_OK) {
         return status;
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "base/log.h"
 #include "base/report.h"
 #include "conf/option.h"
 #include "plugin/builtin.h"
@@ -19,7 +20,7 @@
 
 struct entry {
     SLIST_ENTRY(entry) next;
-    union bps_ops ops;
+    struct bps_descriptor descriptor;
     struct bps_loaded loaded;
 };
 
@@ -38,6 +39,14 @@ static struct entry *find_entry(uint32_t kind, const char *name)
     return NULL;
 }
 
+static void tell_newer(const struct bps_module *module, uint32_t kind, const char *name)
+{
+    if (module->abi_minor > BPS_ABI_MINOR) {
+        bps_info("plugins", "%s %s was built for ABI %u.%u, this BytePS has %u.%u: it has what that knows",
+                 bps_kind_name(kind), name, module->abi_major, module->abi_minor, BPS_ABI_MAJOR, BPS_ABI_MINOR);
+    }
+}
+
 /* Checks the plugin of a module and remembers it. `report` does not name the file yet. */
 static bps_status add_entry(const struct bps_module *module, uint32_t kind, const char *name, const char *path,
                             struct entry **out, struct bps_report *report)
@@ -48,16 +57,20 @@ static bps_status add_entry(const struct bps_module *module, uint32_t kind, cons
     if (!entry) {
         return bps_out_of_memory(report);
     }
-    status = bps_module_find(module, kind, name, &entry->loaded.plugin, report);
+    const struct bps_plugin *plugin;
+    status = bps_module_find(module, kind, name, &plugin, report);
     if (status == BPS_OK) {
-        status = bps_descriptor_check(entry->loaded.plugin, &entry->ops, report);
+        status = bps_descriptor_make(module, plugin, &entry->descriptor, report);
     }
     if (status != BPS_OK) {
+        bps_descriptor_free(&entry->descriptor);
         free(entry);
         return status;
     }
+    tell_newer(module, kind, name);
     entry->loaded.module = module;
-    entry->loaded.ops = &entry->ops;
+    entry->loaded.plugin = &entry->descriptor.plugin;
+    entry->loaded.ops = &entry->descriptor.tables.ops;
     snprintf(entry->loaded.path, sizeof entry->loaded.path, "%s", path);
     SLIST_INSERT_HEAD(&entries, entry, next);
     *out = entry;

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/report.h"
 #include "plugin/returned.h"
@@ -554,9 +555,8 @@ static bps_status next_checked(struct bps_link *link, struct bps_frame *out)
     return idle && repeat->owed > 0 ? next_ack(link, out) : status == BPS_ERR_LOST ? BPS_AGAIN : status;
 }
 
-static bps_status link_on_next(void *user, struct bps_frame *out)
+static bps_status link_next(struct bps_link *link, struct bps_frame *out)
 {
-    struct bps_link *link = user;
     if (link->repeat.sending != NULL) {
         return next_checked(link, out);
     }
@@ -565,6 +565,38 @@ static bps_status link_on_next(void *user, struct bps_frame *out)
         return hand_parcel(parcel, out);
     }
     return may_ask(link) ? link->handler->next(link->owner, link, out) : BPS_AGAIN;
+}
+
+/* Of an older or newer transport: what that does not know is not for it, and what is unknown here it has set to 0. */
+static bps_status next_of_another_size(struct bps_link *link, struct bps_frame *out)
+{
+    struct bps_frame own = {.size = sizeof own};
+    size_t size = out->size;
+    if (size < BPS_LEAST(bps_frame)) {
+        struct bps_report report;
+        (void)bps_blame(link->transport, "next", &report, "size of the frame is %zu; expected sizeof(struct bps_frame)",
+                        size);
+        link_fail(link, BPS_ERR_PLUGIN, report.text);
+        return BPS_AGAIN;
+    }
+    bps_status status = link_next(link, &own);
+    if (status == BPS_OK) {
+        own.size = size;
+        memcpy(out, &own, size < sizeof own ? size : sizeof own);
+    }
+    return status;
+}
+
+static bps_status link_on_next(void *user, struct bps_frame *out)
+{
+    if (out->size != sizeof *out) {
+        return next_of_another_size(user, out);
+    }
+    bps_status status = link_next(user, out);
+    if (status == BPS_OK) {
+        out->size = sizeof *out;
+    }
+    return status;
 }
 
 static void link_on_sent(void *user, void *cookie)

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "base/sized.h"
 #include "coded/coded.h"
 #include "conf/layer.h"
 #include "flow/flow.h"
@@ -584,8 +585,12 @@ bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct b
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = bps_metrics_lateness(worker, rank, out, report);
+    struct bps_worker_lateness own = {.size = sizeof own};
+    bps_status status = bps_metrics_lateness(worker, rank, &own, report);
     api_release();
+    if (status == BPS_OK) {
+        status = BPS_SIZED_OUT(bps_worker_lateness, out, &own, report);
+    }
     return told(status, report);
 }
 
@@ -683,15 +688,16 @@ bps_status bps_api_run(const struct bps_push_pull *request, struct bps_call *cal
     return status;
 }
 
-/* Before anything else of it is read. */
-static bool is_whole(const struct bps_push_pull *request, struct bps_report *report)
+/* Before anything else of it is read: *request becomes one that this version has made, which may be *own. */
+static inline bps_status know(const struct bps_push_pull **request, struct bps_push_pull *own,
+                              struct bps_report *report)
 {
-    size_t got = request != NULL ? request->size : 0;
-    if (got < sizeof *request) {
-        BPS_REPORT(report, "the request's size is %zu, expected %zu; was it built for another version?", got,
-                   sizeof *request);
+    if (*request != NULL && (*request)->size == sizeof **request) {
+        return BPS_OK;
     }
-    return got >= sizeof *request;
+    bps_status status = BPS_SIZED(bps_push_pull, *request, own, report);
+    *request = own;
+    return status;
 }
 
 /* A broadcast has its own function. */
@@ -702,8 +708,10 @@ static uint32_t plain_op(const struct bps_push_pull *request)
 
 bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report)
 {
-    if (!is_whole(request, report)) {
-        return BPS_ERR_INVALID;
+    struct bps_push_pull own;
+    bps_status status = know(&request, &own, report);
+    if (status != BPS_OK) {
+        return status;
     }
     struct bps_call call = {.op = plain_op(request)};
     return request->group == 0 ? api_start(request, &call, out, report)
@@ -713,8 +721,10 @@ bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *
 bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
                          struct bps_report *report)
 {
-    if (!is_whole(request, report)) {
-        return BPS_ERR_INVALID;
+    struct bps_push_pull own;
+    bps_status status = know(&request, &own, report);
+    if (status != BPS_OK) {
+        return status;
     }
     if (request->done != NULL || (out == NULL && timeout_ns != BPS_FOREVER)) {
         BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
@@ -728,10 +738,11 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
                                struct bps_report *report)
 {
-    if (!is_whole(request, report)) {
-        return BPS_ERR_INVALID;
+    struct bps_push_pull plain;
+    bps_status status = BPS_SIZED(bps_push_pull, request, &plain, report);
+    if (status != BPS_OK) {
+        return status;
     }
-    struct bps_push_pull plain = *request;
     struct bps_call call = {.op = BPS_WIRE_BROADCAST, .kind = BPS_KIND_BROADCAST, .root = root};
     plain.prescale = plain.postscale = 1.0;
     return bps_api_start(&plain, &call, NULL, out, report);
@@ -819,7 +830,7 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
 
 bps_status bps_binding_register(const struct bps_binding *binding, struct bps_report *report)
 {
-    if (binding == NULL || binding->size < sizeof *binding || binding->abi != BPS_BINDING_ABI) {
+    if (binding == NULL || binding->size < BPS_LEAST(bps_binding) || binding->abi != BPS_BINDING_ABI) {
         BPS_REPORT(report,
                    "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; "
                    "install binding and library from the same version",

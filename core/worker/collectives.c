@@ -3,6 +3,7 @@
 #include <byteps/collectives.h>
 
 #include "base/report.h"
+#include "base/sized.h"
 #include "flow/flow.h"
 #include "worker/api.h"
 
@@ -47,13 +48,13 @@ static bps_status call_begin(const struct bps_collective *request, uint32_t kind
                              struct bps_push_pull *plain, struct bps_call_blocks *blocks, struct bps_call *call,
                              struct bps_report *report)
 {
-    size_t got = request != NULL ? request->size : 0;
+    struct bps_collective own;
     bool sums = bps_kinds[kind].from == BPS_PARTY_ALL;
-    if (got < sizeof *request) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "the request's size is %zu, expected %zu; was it built for another version?", got,
-                        sizeof *request);
+    bps_status status = BPS_SIZED(bps_collective, request, &own, report);
+    if (status != BPS_OK) {
+        return status;
     }
+    request = &own;
     bool plainly = !sums || (request->prescale == 0.0 && request->postscale == 0.0);
     *plain = (struct bps_push_pull){.size = sizeof *plain,
                                     .in = request->in,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/report.h"
+#include "base/sized.h"
 #include "worker/api.h"
 
 /* ---- process groups ---- */
@@ -147,17 +148,17 @@ static bps_status find_peer(struct bps_worker *worker, const struct bps_collecti
 static bps_status begin_message(const struct bps_collective *request, bool sends, struct bps_collective *two,
                                 uint64_t counts[2], struct bps_message *message, struct bps_report *report)
 {
-    struct bps_worker *worker;
     uint32_t peer;
-    if (request == NULL || request->size < sizeof *request) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "the request's size is %zu, expected %zu; was it built for another version?",
-                        request != NULL ? request->size : 0, sizeof *request);
+    bps_status status = BPS_SIZED(bps_collective, request, two, report);
+    if (status != BPS_OK) {
+        return status;
     }
-    if ((worker = bps_api_acquire(report)) == NULL) {
+    request = two;
+    struct bps_worker *worker = bps_api_acquire(report);
+    if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    bps_status status = find_peer(worker, request, &peer, report);
+    status = find_peer(worker, request, &peer, report);
     if (status == BPS_OK) {
         uint32_t own = worker->job.rank;
         status = bps_process_group_pair(worker, sends ? own : peer, sends ? peer : own, &message->group, report);
@@ -166,7 +167,6 @@ static bps_status begin_message(const struct bps_collective *request, bool sends
     counts[0] = 0;
     counts[1] = request->count;
     message->tag = request->tag;
-    *two = *request;
     two->root = two->group = 0;
     two->in = sends ? request->in : NULL;
     two->out = sends ? NULL : request->out;

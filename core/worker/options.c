@@ -8,27 +8,26 @@
 #include "base/log.h"
 #include "base/log_of.h"
 #include "base/report.h"
+#include "base/sized.h"
 #include "sum/pool.h"
 
 bps_status bps_options_load(const struct bps_init_options *options, const char *role, struct bps_conf **out,
                             struct bps_report *report)
 {
-    const struct bps_init_options none = {.size = sizeof none};
-    const struct bps_init_options *o = options != NULL ? options : &none;
-    if (o->size < sizeof *o) {
-        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
-                   sizeof *o);
-        return BPS_ERR_INVALID;
+    struct bps_init_options o = {.size = sizeof o};
+    bps_status status = options != NULL ? BPS_SIZED(bps_init_options, options, &o, report) : BPS_OK;
+    if (status != BPS_OK) {
+        return status;
     }
-    const char **set = calloc(o->nset + 1, sizeof *set);
+    const char **set = calloc(o.nset + 1, sizeof *set);
     if (set == NULL) {
         return BPS_ERR_NOMEM;
     }
-    if (o->nset > 0) {
-        memcpy(set, o->set, o->nset * sizeof *set);
+    if (o.nset > 0) {
+        memcpy(set, o.set, o.nset * sizeof *set);
     }
-    set[o->nset] = role;
-    bps_status status = bps_conf_load(o->conf, set, o->nset + (role != NULL), out, report);
+    set[o.nset] = role;
+    status = bps_conf_load(o.conf, set, o.nset + (role != NULL), out, report);
     free(set);
     if (status == BPS_OK) {
         bps_log_read_environment();

@@ -252,6 +252,7 @@ static bool unix_next(struct bps_channel *channel)
     if (channel->sending || !channel->kicked) {
         return channel->sending;
     }
+    channel->frame.size = sizeof channel->frame;
     channel->kicked = false; /* a kick from within `next` counts */
     channel->sending = channel->events->next(channel->user, &channel->frame) == BPS_OK && !unix_gone(channel);
     channel->kicked |= channel->sending;

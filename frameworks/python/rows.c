@@ -33,7 +33,7 @@ PyObject *python_rows_new(PyObject *indices)
         Py_XDECREF(view.keep);
         return NULL;
     }
-    self->rows = (struct bps_rows){.count = view.count, .index = view.data};
+    self->rows = (struct bps_rows){.size = sizeof self->rows, .count = view.count, .index = view.data};
     self->keep = view.keep;
     return (PyObject *)self;
 }

@@ -51,6 +51,7 @@ static void describe_table(struct rows *rows, struct bps_push_pull *request, int
     request->count = 1;
     for (int i = 0; i < rows->ndim; i++)
         request->count *= shape[i] < 0 ? 0 : (uint64_t)shape[i];
+    rows->rows.size = sizeof rows->rows;
     rows->rows.count = (uint64_t)rows->shape[0];
     rows->rows.index = tf.TF_TensorData(rows->in[INDICES]);
     request->dtype = dtype_of(tf.TF_TensorType(rows->in[VALUES]));

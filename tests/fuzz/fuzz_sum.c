@@ -245,7 +245,7 @@ static void lend(uint32_t rank, uint32_t bytes, int32_t how)
     lent->answer = (how & 16) != 0 ? lent->data : calloc(1, bytes + 1);
     lent->unreadable = (how & 4) != 0;
     lent->unwritable = (how & 8) != 0;
-    lent->loan = (struct bps_loan){.bytes = bytes};
+    lent->loan = (struct bps_loan){.size = sizeof lent->loan, .bytes = bytes};
     if ((how & 2) != 0) {
         lent->loan.data = lent->data;
         lent->loan.answer = lent->answer;

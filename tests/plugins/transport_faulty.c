@@ -416,6 +416,7 @@ static bool faulty_next(struct bps_channel *channel)
     if (channel->sending || !channel->kicked) {
         return channel->sending;
     }
+    channel->frame.size = channel->stash.size = sizeof channel->frame;
     channel->kicked = false; /* a kick from within `next` counts */
     channel->sending = channel->stashed || channel->events->next(channel->user, &channel->frame) == BPS_OK;
     channel->frame = channel->stashed ? channel->stash : channel->frame;
@@ -558,7 +559,7 @@ static void faulty_work(struct bps_channel *channel)
     faulty_receive(channel);
     faulty_send(channel);
     while (has(STOPPED_ASKS) && !faulty_gone(channel) && !channel->writable && channel->sending) {
-        struct bps_frame frame;
+        struct bps_frame frame = {.size = sizeof frame};
         if (channel->events->next(channel->user, &frame) != BPS_OK) {
             break;
         }

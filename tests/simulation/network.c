@@ -182,7 +182,8 @@ static void send_frame(struct bps_channel *channel, const struct bps_frame *fram
     message->returns = (struct lent *)frame->returns;
     if (channel->instance->local && frame->answer != NULL && frame->bytes > 0 && sim_chance(70)) {
         message->lent = __real_calloc(1, sizeof *message->lent);
-        *message->lent = (struct lent){{frame->payload, frame->answer, frame->bytes}, frame->cookie};
+        *message->lent =
+            (struct lent){{sizeof(struct bps_loan), frame->payload, frame->answer, frame->bytes}, frame->cookie};
         push(channel->peer, message);
         return;
     }
@@ -201,7 +202,7 @@ static bool may_send(const struct bps_channel *channel)
 
 static void send_one(struct bps_channel *channel)
 {
-    struct bps_frame frame = {0};
+    struct bps_frame frame = {.size = sizeof frame};
     channel->wants = false; /* unless it is kicked meanwhile */
     bps_status status = channel->events->next(channel->user, &frame);
     if (channel->dropped) {

@@ -112,7 +112,7 @@ bps_status rig_push(struct bps_sum *sum, uint32_t rank, const struct bps_header 
 
 void rig_lend(struct rig_loan *loan, void *data, void *answer, uint32_t bytes, bool mapped)
 {
-    *loan = (struct rig_loan){.data = data, .answer = answer, .loan = {.bytes = bytes}};
+    *loan = (struct rig_loan){.data = data, .answer = answer, .loan = {.size = sizeof loan->loan, .bytes = bytes}};
     if (mapped) {
         loan->loan.data = data;
         loan->loan.answer = answer;

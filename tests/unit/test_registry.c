@@ -106,12 +106,13 @@ static const struct bps_module right_module = {
 START_TEST(a_right_module)
 {
     const struct bps_plugin *plugin;
-    union bps_ops ops;
+    struct bps_descriptor made;
 
     ck_assert_int_eq(bps_module_check(&right_module, &report), BPS_OK);
     ck_assert_int_eq(bps_module_find(&right_module, BPS_KIND_STAGE, "x", &plugin, &report), BPS_OK);
     ck_assert_ptr_eq(plugin, &right_plugin);
-    ck_assert_int_eq(bps_descriptor_check(plugin, &ops, &report), BPS_OK);
+    ck_assert_int_eq(bps_descriptor_make(&right_module, plugin, &made, &report), BPS_OK);
+    bps_descriptor_free(&made);
     ck_assert_int_eq(bps_module_find(&right_module, BPS_KIND_STAGE, "y", &plugin, NULL), BPS_ERR_PLUGIN);
 }
 END_TEST
@@ -123,13 +124,14 @@ START_TEST(larger_tables_are_taken)
         void (*from_the_future)(void);
     } newer = {stage_ops, NULL};
     struct bps_plugin plugin = right_plugin;
-    union bps_ops ops;
+    struct bps_descriptor made;
 
     newer.ops.size = sizeof newer;
     plugin.size += 8;
     plugin.ops = &newer;
-    ck_assert_int_eq(bps_descriptor_check(&plugin, &ops, &report), BPS_OK);
-    ck_assert_uint_eq(ops.stage.size, sizeof(struct bps_stage_ops));
+    ck_assert_int_eq(bps_descriptor_make(&right_module, &plugin, &made, &report), BPS_OK);
+    ck_assert_uint_eq(made.tables.ops.stage.size, sizeof(struct bps_stage_ops));
+    bps_descriptor_free(&made);
 }
 END_TEST
 
@@ -138,17 +140,18 @@ START_TEST(stubs_for_optional_operations)
     struct bps_tensor_info tensor = {.name = "t"};
     char text[8] = "before";
     void *state = NULL;
-    union bps_ops ops;
+    struct bps_tables tables;
 
-    ck_assert_int_eq(bps_ops_complete(BPS_KIND_STAGE, &stage_ops, &ops, &report), BPS_OK);
-    ck_assert_int_eq(ops.stage.bind(NULL, &tensor, &state, &report), BPS_OK);
+    ck_assert_int_eq(bps_ops_complete(BPS_KIND_STAGE, &stage_ops, &tables, &report), BPS_OK);
+    const struct bps_stage_ops *ops = &tables.ops.stage;
+    ck_assert_int_eq(ops->bind(NULL, &tensor, &state, &report), BPS_OK);
     ck_assert_ptr_null(state);
-    ops.stage.unbind(NULL, state);
-    ops.stage.describe(NULL, text, 0);
+    ops->unbind(NULL, state);
+    ops->describe(NULL, text, 0);
     ck_assert_str_eq(text, "before");
-    ops.stage.describe(NULL, text, sizeof text);
+    ops->describe(NULL, text, sizeof text);
     ck_assert_str_eq(text, "");
-    ck_assert(ops.stage.run == run_stage);
+    ck_assert(ops->run == run_stage);
 }
 END_TEST
 
@@ -162,7 +165,7 @@ static bps_status complete_without(uint32_t kind, size_t count, size_t missing)
             void (*fn[16])(void);
         } table;
     } all = {.table = {.size = sizeof all}};
-    union bps_ops out;
+    struct bps_tables out;
 
     for (size_t i = 0; i < count; i++) {
         all.table.fn[i] = i == missing ? NULL : (void (*)(void))close_any;

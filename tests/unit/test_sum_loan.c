@@ -524,7 +524,7 @@ START_TEST(test_frames_that_nobody_sends)
 {
     struct bps_header h = header_of(1), group = h, empty = h;
     struct bps_sum_cursor cursor;
-    struct bps_loan small = {.bytes = BYTES - 4};
+    struct bps_loan small = {.size = sizeof small, .bytes = BYTES - 4};
     start(true);
     ck_assert_int_eq(bps_frame_push(sum, 0, &h, &cursor), BPS_ERR_PROTOCOL); /* of another group */
     ck_assert_int_eq(bps_frame_poison(sum, 0, &h, "no"), BPS_ERR_PROTOCOL);

@@ -43,9 +43,10 @@ bool bps_summer_kernels(struct bps_summer *summer, uint32_t op, uint32_t dtype)
 {
     summer->op = op;
     summer->dtype = dtype;
-    summer->kernels = (struct bps_kernels){0};
+    BPS_ROOMY(bps_kernels) kernels = {.it = {0}};
     bps_check_at(summer->check, "kernels, %s of %s", bps_op_name(op), bps_dtype_name(dtype));
-    bps_status status = ops_of(summer)->kernels(summer->instance->self, op, dtype, &summer->kernels);
+    bps_status status = ops_of(summer)->kernels(summer->instance->self, op, dtype, &kernels.it);
+    summer->kernels = kernels.it;
     BPS_CHECK(summer->check, status == BPS_OK || status == BPS_ERR_UNSUPPORTED,
               "it returns %d; allowed are BPS_OK and BPS_ERR_UNSUPPORTED", status);
     if (status == BPS_OK) {

@@ -24,10 +24,10 @@ static const struct bps_stage_ops *ops_of(const struct bps_instance *instance)
 
 static struct bps_stage_attr query(const struct bps_instance *instance, int fill)
 {
-    struct bps_stage_attr attr;
+    BPS_ROOMY(bps_stage_attr) attr;
     memset(&attr, fill, sizeof attr);
-    ops_of(instance)->query(instance->self, &attr);
-    return attr;
+    ops_of(instance)->query(instance->self, &attr.it);
+    return attr.it;
 }
 
 static void check_mask(struct bps_check *check, const char *field, uint32_t mask, uint32_t allowed)

@@ -82,10 +82,10 @@ static void run_in_order(struct round *round, bool backwards, int fill)
 static bool run_round(struct bps_check *check, uint32_t op, uint32_t dtype, bool backwards, int fill, uint8_t *out)
 {
     struct round round = {.check = check, .instance = bps_check_open(check), .op = op, .dtype = dtype};
-    struct bps_stage_attr attr = {0};
-    ops_of(&round)->query(round.instance->self, &attr);
-    round.writes = attr.writes != 0;
-    bool takes = (attr.ops & BPS_OP_BIT(op)) != 0 && (attr.dtypes & BPS_DTYPE_BIT(dtype)) != 0;
+    BPS_ROOMY(bps_stage_attr) attr = {.it = {0}};
+    ops_of(&round)->query(round.instance->self, &attr.it);
+    round.writes = attr.it.writes != 0;
+    bool takes = (attr.it.ops & BPS_OP_BIT(op)) != 0 && (attr.it.dtypes & BPS_DTYPE_BIT(dtype)) != 0;
     size_t bound = 0;
     while (takes && bound < TENSORS && bind_tensor(&round, bound)) {
         bound++;

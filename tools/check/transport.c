@@ -9,16 +9,17 @@
 static void check_query(struct bps_check *check)
 {
     struct bps_side side = bps_side_open(check);
-    struct bps_transport_attr attr, again;
-    memset(&attr, 0, sizeof attr);
-    memset(&again, 0, sizeof again);
+    BPS_ROOMY(bps_transport_attr) said[2];
+    const struct bps_transport_attr *attr = &said[0].it, *again = &said[1].it;
+    memset(said, 0, sizeof said);
     bps_check_at(check, "query");
-    side.ops->query(side.instance->self, &attr);
-    side.ops->query(side.instance->self, &again);
-    BPS_CHECK(check, attr.lanes >= 1 && attr.lanes <= 64, "its field `lanes` is %u; allowed are 1 to 64", attr.lanes);
-    BPS_CHECK(check, attr.device_bytes == 0 || side.ops->attach != NULL,
-              "its field `device_bytes` is %u, but it has no attach", attr.device_bytes);
-    bool same = attr.lanes == again.lanes && attr.local == again.local && attr.device_bytes == again.device_bytes;
+    side.ops->query(side.instance->self, &said[0].it);
+    side.ops->query(side.instance->self, &said[1].it);
+    BPS_CHECK(check, attr->lanes >= 1 && attr->lanes <= 64, "its field `lanes` is %u; allowed are 1 to 64",
+              attr->lanes);
+    BPS_CHECK(check, attr->device_bytes == 0 || side.ops->attach != NULL,
+              "its field `device_bytes` is %u, but it has no attach", attr->device_bytes);
+    bool same = attr->lanes == again->lanes && attr->local == again->local && attr->device_bytes == again->device_bytes;
     BPS_CHECK(check, same, "it does not say the same each time");
     bps_side_close(&side);
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/layout.h"
 #include "tools/check/transport_end.h"
 #include "tools/check/values.h"
 
@@ -290,8 +291,16 @@ static bps_status next(struct bps_end *end, struct bps_frame *out)
 static bps_status on_next(void *user, struct bps_frame *out)
 {
     struct bps_end *end = user;
+    size_t size = out->size;
     end->wants = false;
-    bps_status status = next(end, out);
+    BPS_CHECK(end->check, size >= BPS_LEAST(bps_frame), "`size` of the frame for `next` is %zu; expected %zu, at %s",
+              size, sizeof *out, end->name);
+    struct bps_frame own;
+    bps_status status = next(end, &own);
+    own.size = size;
+    if (status == BPS_OK) {
+        memcpy(out, &own, size < sizeof own ? size : sizeof own);
+    }
     end->wants = end->wants || status == BPS_OK;
     end->unasked = end->unasked && end->wants;
     return status;

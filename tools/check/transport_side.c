@@ -10,7 +10,9 @@ struct bps_side bps_side_open(struct bps_check *check)
 {
     struct bps_side side = {.check = check, .instance = bps_check_open(check)};
     side.ops = side.instance->ops;
-    side.ops->query(side.instance->self, &side.attr);
+    BPS_ROOMY(bps_transport_attr) attr = {.it = {0}};
+    side.ops->query(side.instance->self, &attr.it);
+    side.attr = attr.it;
     return side;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/container.h"
+#include "base/layout.h"
 #include "tools/check/transport_end.h"
 
 enum { MARK = 0xc5 };
@@ -110,6 +111,8 @@ static bps_status sink_lend(struct bps_sink *sink, struct bps_loan *loan)
         return BPS_AGAIN;
     }
     BPS_CHECK(end->check, !end->asked && end->offset == 0, "lend is called after place or take, at %s", end->name);
+    BPS_CHECK(end->check, loan->size >= BPS_LEAST(bps_loan), "`size` of a loan is %zu; expected %zu, at %s", loan->size,
+              sizeof *loan, end->name);
     BPS_CHECK(end->check, loan->bytes == end->bytes, "a loan has %u bytes, its frame %u, at %s", loan->bytes,
               end->bytes, end->name);
     BPS_CHECK(end->check, (loan->data == NULL) == (loan->answer == NULL),

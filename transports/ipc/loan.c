@@ -59,7 +59,7 @@ bps_status ipc_loan_offer(struct bps_channel *channel, struct bps_sink *sink, co
         return BPS_AGAIN;
     }
     *loan = (struct ipc_loan){
-        .loan.bytes = bytes,
+        .loan = {.size = sizeof loan->loan, .bytes = bytes},
         .channel = channel,
         .ticket = record->ticket,
         .serial = record->serial,

@@ -278,7 +278,7 @@ static bool has_room(const struct bps_channel *channel)
 /* False: the channel has ended. */
 static bool send_one(struct bps_channel *channel, uint64_t *copied)
 {
-    struct bps_frame frame = {0};
+    struct bps_frame frame = {.size = sizeof frame};
     channel->kicked = false; /* a kick from within `next` counts */
     bps_status status = channel->events->next(channel->user, &frame);
     if (channel->state != IPC_OPEN || status != BPS_OK) {

@@ -110,6 +110,7 @@ static void gather(struct bps_channel *channel)
     out->written = 0;
     while (out->count < TCP_BATCH_FRAMES && bytes < enough) {
         struct bps_frame *frame = &out->frames[out->count];
+        frame->size = sizeof *frame;
         out->kicked = false; /* a kick from within `next` counts */
         bps_status status = channel->events->next(channel->user, frame);
         if (channel->state != TCP_OPEN || status != BPS_OK) {

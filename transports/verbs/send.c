@@ -180,7 +180,7 @@ static bool send_piece(struct bps_channel *channel)
 static bool next_frame(struct bps_channel *channel)
 {
     struct verbs_outgoing *out = &channel->out;
-    out->frame = (struct bps_frame){0};
+    out->frame = (struct bps_frame){.size = sizeof out->frame};
     out->kicked = false; /* a kick from within `next` counts */
     bps_status status = channel->events->next(channel->user, &out->frame);
     if (channel->state != VERBS_OPEN || status != BPS_OK) {

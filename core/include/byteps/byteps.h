@@ -2,14 +2,17 @@
 /*
  * byteps.h - the interface for applications.
  *
- * A process that calls bps_init() becomes a worker of a job. It declares tensors by name, pushes them to the
- * summation servers and pulls the results back. All workers of a job push the same tensors; each round of a
- * tensor yields the same result on every worker.
+ * A process that calls bps_init() becomes a worker of a job. It declares tensors by name, pushes them to the summation
+ * servers and pulls the results back. All workers of a job push the same tensors; each round of a tensor yields the same
+ * result on every worker.
  *
  * Threads: every function may be called from any thread, unless its comment says otherwise.
- * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write one line of text
- * that says what is wrong and what to do. The report may be NULL. Output parameters are set only on success.
+ * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write one line that says what is
+ * wrong and what to do. The report may be NULL. Output parameters are set only on success.
  * Fork: a child made by fork() finds the library stopped (BPS_ERR_STATE); its parent is not disturbed.
+ * Versions: structs that the application makes begin with their size, so that later versions can add to their end. The
+ * library takes those of all versions: what an older one has not counts as 0, and of a newer one all that is unknown
+ * here must be 0, else it is BPS_ERR_UNSUPPORTED.
  */
 #ifndef BYTEPS_BYTEPS_H
 #define BYTEPS_BYTEPS_H
@@ -41,11 +44,10 @@ struct bps_init_options {
 BPS_API bps_status bps_init(const struct bps_init_options *options, struct bps_report *report);
 
 /*
- * Finishes the operations in flight, leaves the job and frees everything, declared names too. bps_init() may
- * follow. Operations that the other workers do not join within 5 s fail, and with them the job, so that
- * nobody waits for a worker that is gone. Returns BPS_ERR_STATE if there is no job; returns the loss (and
- * still frees everything) if the job had failed. A worker that hosts a server waits for the other workers to
- * leave.
+ * Finishes the operations in flight, leaves the job and frees everything, declared names too. bps_init() may follow.
+ * Operations that the other workers do not join within 5 s fail, and with them the job, so that nobody waits for a
+ * worker that is gone. Returns BPS_ERR_STATE if there is no job; returns the loss (and still frees everything) if the
+ * job had failed. A worker that hosts a server waits for the other workers to leave.
  */
 BPS_API bps_status bps_shutdown(struct bps_report *report);
 
@@ -181,24 +183,22 @@ struct bps_push_pull {
     struct bps_device device; /* of in and out; all 0: host memory */
     double learning_rate;     /* of this round, for the feedback of a coding; 0: not told. The same on all workers */
     struct bps_rows *rows;    /* NULL; or `in` has some rows of the tensor only: sparse.h */
-    uint32_t group;           /* 0: all workers; or one of groups.h, without a name, and `root` counts in it */
+    uint32_t group;           /* 0: all workers; or one of groups.h, without a name, and `root` counts in it. ABI 1.1 */
 };
 
 /*
- * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a
- * named tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until
- * bps_wait() has returned its result, or until `done` has been called. A named tensor may have another type,
- * size or shape than the last time if that is so on all workers; this costs a few round trips.
- * BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the operation, with the same text on every worker that took
- * part.
+ * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a named
+ * tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until bps_wait() has returned
+ * its result, or until `done` has been called. A named tensor may have another type, size or shape than the last time if
+ * that is so on all workers; this costs a few round trips. BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the
+ * operation, with the same text on every worker that took part.
  */
 BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report);
 
 /*
- * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing
- * else is in flight on this worker, the calling thread does the work of the library's own one, and no thread
- * has to wake another. `done` must be NULL. BPS_INPROGRESS: the time is over, the operation goes on, and *out
- * is its handle for bps_wait().
+ * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing else is in
+ * flight on this worker, the calling thread does the work of the library's own one, and no thread has to wake another.
+ * `done` must be NULL. BPS_INPROGRESS: the time is over, the operation goes on, and *out is its handle for bps_wait().
  */
 BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
                                  struct bps_report *report);

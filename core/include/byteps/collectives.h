@@ -53,8 +53,8 @@ struct bps_collective {
     bps_done_fn done;
     void *arg;
     struct bps_device device;
-    uint32_t group; /* 0: all workers; or from bps_group_new() */
-    uint32_t tag;   /* of bps_send() and bps_recv() */
+    uint32_t group; /* 0: all workers; or from bps_group_new(). Since ABI 1.1 */
+    uint32_t tag;   /* of bps_send() and bps_recv(). Since ABI 1.1 */
 };
 
 /* Each starts the operation and returns at once, as bps_push_pull_async() does, with the same errors. */

@@ -5,13 +5,11 @@
  * A plugin includes the header of its kind, which includes this one: transport.h, reducer.h (and device.h, if it has
  * devices), compressor.h, stage.h, launcher.h or framework.h.
  *
- * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one
- * function, bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It
- * never links to libbyteps: what it needs of the core comes in a `struct bps_host`. It is opened only when
- * the configuration names it, with RTLD_NOW | RTLD_LOCAL, and stays loaded while the process lives.
- *
- * Kind, name and ABI also stand in an ELF note (BPS_PLUGIN_NOTE), so that a plugin is listed, and a wrong
- * file refused, before any of its code runs.
+ * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one function,
+ * bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It never links to
+ * libbyteps: what it needs of the core comes in a `struct bps_host`. It is opened only when the configuration names it,
+ * with RTLD_NOW | RTLD_LOCAL, and stays loaded while the process lives. Kind, name and ABI also stand in an ELF note
+ * (BPS_PLUGIN_NOTE), so that a plugin is listed, and a wrong file refused, before any of its code runs.
  *
  * Threads: an instance is driven by its event loop, on one thread at a time: the loop's own one, or one of
  * the application's that waits for an operation and drives the loop meanwhile. Instances may run beside each
@@ -23,8 +21,9 @@
  * else nothing is left of it, as close does not follow. Texts for a report or a callback are copied at once.
  * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
- * ABI: tables of operations and of services begin with their size, so that a newer minor can add to their end. An
- * optional operation may be NULL. While the major version is 0, any minor may break; from 1.0 on only a new major may.
+ * ABI: a plugin works with every BytePS of the same major. A newer minor adds to the end of structs; what an older
+ * plugin has not set counts as 0 or NULL, as does an operation that is optional. A plugin that uses what is newer than
+ * 1.0 looks at host->abi_minor first. docs/abi.md has the rules, and what each minor has brought.
  */
 #ifndef BYTEPS_PLUGIN_H
 #define BYTEPS_PLUGIN_H
@@ -40,8 +39,8 @@
 extern "C" {
 #endif
 
-#define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 20u
+#define BPS_ABI_MAJOR 1u
+#define BPS_ABI_MINOR 2u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -122,6 +121,7 @@ struct bps_plugin {
     size_t options_size;              /* bytes of the option struct */
     const void *ops;                  /* struct bps_transport_ops and so on, by kind */
     uint32_t format;                  /* raise it when earlier versions do not read or sum alike what this one writes */
+    uint32_t option_size;             /* sizeof(struct bps_option); BPS_PLUGIN_MODULE sets it */
 };
 
 struct bps_module {
@@ -182,7 +182,8 @@ struct bps_note {
     BPS_PLUGIN_NOTE(kind_, name_, version_);                                                                           \
     const struct bps_module *BPS_PLUGIN_ENTRY(void)                                                                    \
     {                                                                                                                  \
-        static const struct bps_plugin bps_one = {sizeof(struct bps_plugin), kind_, name_, __VA_ARGS__};               \
+        static const struct bps_plugin bps_one = {sizeof(struct bps_plugin), kind_, name_, __VA_ARGS__,                \
+                                                  .option_size = sizeof(struct bps_option)};                           \
         static const struct bps_plugin *const bps_all[] = {&bps_one};                                                  \
         static const struct bps_module bps_module = {                                                                  \
             BPS_PLUGIN_MAGIC, sizeof(struct bps_module), BPS_ABI_MAJOR, BPS_ABI_MINOR, name_, version_, license_, 1,   \
@@ -248,11 +249,10 @@ struct bps_host {
     void (*defer)(const struct bps_host *host, bps_call_fn fn, void *arg);
 
     /*
-     * Work that no descriptor announces, such as frames in shared memory. `poll` is called in each turn of
-     * the loop; it is cheap, does what there is to do, and returns whether there was something. Before the
-     * loop sleeps it calls `arm`: from then on until the next `poll`, new work must raise an event of a
-     * watched descriptor. False: there is work already, do not sleep. How long a loop polls before it sleeps
-     * is its own affair. unpoll as unwatch.
+     * Work that no descriptor announces, such as frames in shared memory. `poll` is called in each turn of the loop; it
+     * is cheap, does what there is to do, and returns whether there was something. Before the loop sleeps it calls
+     * `arm`: from then on until the next `poll`, new work must raise an event of a watched descriptor. False: there is
+     * work already, do not sleep. How long a loop polls before it sleeps is its own affair. unpoll as unwatch.
      */
     struct bps_poller *(*poller)(const struct bps_host *host, bool (*poll)(void *arg), bool (*arm)(void *arg),
                                  void *arg);
@@ -268,12 +268,12 @@ struct bps_host {
     size_t (*dtype_size)(uint32_t dtype);
     const char *(*dtype_name)(uint32_t dtype), *(*op_name)(uint32_t op);
     const char *(*status_text)(bps_status status);
+    uint32_t abi_minor; /* of this BytePS: structs of the core have what came with it, and so far go the services */
 };
 
 /*
- * Memory that payloads lie in: what the application has shared with the core, a mapping of a file that other
- * processes can map as well; the core's own, which they cannot; or memory of a device, which the host cannot
- * touch.
+ * Memory that payloads lie in: what the application has shared with the core, a mapping of a file that other processes
+ * can map as well; the core's own, which they cannot; or memory of a device, which the host cannot touch.
  */
 struct bps_region {
     void *memory; /* aligned to a page */

@@ -47,7 +47,7 @@ struct bps_kernels {
      * additions round off. With x for the elements as they are scaled, and u for 2^-24 or 2^-53, the sum that it
      * finishes is off by no more than u |sum of x| + n^2 u^2 (sum of |x|). Of one or two sources, and where the steps
      * yield no finite number, it yields the same bits as they do. Which contributions meet in one `reduce` is the
-     * core's affair: those of one host; and those of all with server.order = "rank".
+     * core's affair: those of one host; and those of all with server.order = "rank". Since ABI 1.2.
      */
     bool compensated;
 };

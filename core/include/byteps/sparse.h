@@ -5,7 +5,7 @@
  * Of a large table each worker has touched a few rows. With `rows` a request of byteps.h brings these alone, and gets
  * the sums of all rows that any worker has brought, in ascending order: the same on all workers. Nothing else travels.
  *
- *     struct bps_rows rows = {.count = n, .index = touched};
+ *     struct bps_rows rows = {.size = sizeof rows, .count = n, .index = touched};
  *     struct bps_push_pull request = {.size = sizeof request, .name = "embedding", .in = values, .rows = &rows,
  *                                     .count = 1000000 * 64, .ndim = 2, .shape = (int64_t[]){1000000, 64}, ...};
  *
@@ -31,6 +31,7 @@ extern "C" {
 
 /* Set what you do not need to 0. The struct and what it points to stay as they are until the operation has ended. */
 struct bps_rows {
+    size_t size;          /* sizeof(struct bps_rows) */
     uint64_t count;       /* rows that this worker brings; 0 is allowed */
     const int64_t *index; /* which row of the table each one is, in any order; rows given twice are summed */
     uint64_t out_count;   /* result: rows that anybody has brought (in mode async: this worker), once all is well; */

@@ -91,7 +91,7 @@ struct bps_stage_ops {
      * what the application has started when it begins to wait for an operation, as in bps_wait(): this is called when
      * all that passes the stage has come to it. So the stage must not stand between local_reduce and local_broadcast,
      * and refuses operations with a callback, for which nobody waits. The status is that of each task; the other rules
-     * are those of run, but for BPS_INPROGRESS, which is not allowed. state[i] belongs to task[i].
+     * are those of run, but for BPS_INPROGRESS, which is not allowed. state[i] belongs to task[i]. Since ABI 1.1.
      */
     bps_status (*run_all)(void *instance, const struct bps_stage_task *const *task, void *const *state, size_t count,
                           struct bps_report *report);

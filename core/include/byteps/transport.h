@@ -40,6 +40,7 @@ struct bps_channel_key {
  * frame returns it (bps_frame.returns) or its channel has ended; `closed` is the last moment to touch it.
  */
 struct bps_loan {
+    size_t size; /* sizeof(struct bps_loan), set by the transport */
     const void *data;
     void *answer;
     uint32_t bytes;
@@ -47,6 +48,7 @@ struct bps_loan {
 
 /* A frame to send. Header and payload stay valid until `sent` is called for it, or drop has returned. */
 struct bps_frame {
+    size_t size;           /* sizeof(struct bps_frame), set by the transport before `next`, which leaves it as it is */
     const uint8_t *header; /* BPS_HEADER_BYTES; its first word is `bytes` */
     const void *payload;
     uint32_t bytes;
@@ -60,7 +62,7 @@ struct bps_frame {
     void *answer;
     /* Not NULL: this frame has no payload and returns that loan, whose answer has been written. */
     struct bps_loan *returns;
-    /* Without an answer: the transport may lend the payload all the same; then as above, but nothing is written. */
+    /* Without an answer the transport may lend the payload, too; as above, but nothing is written. Since ABI 1.1 */
     bool lends;
 };
 
