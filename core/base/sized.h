@@ -13,8 +13,9 @@
 #include "base/layout.h"
 
 /*
- * Makes *own, of `size` bytes, of what lies at `given`: what that has not is 0. With own NULL it only checks. BPS_ERR_INVALID: it is NULL, or smaller
- * than the first version of it; BPS_ERR_UNSUPPORTED: it is larger, and what this version does not know is not 0.
+ * Makes *own, of `size` bytes, of what lies at `given`: what that has not is 0. With own NULL it only checks.
+ * BPS_ERR_INVALID: it is NULL, or smaller than the first version of it; BPS_ERR_UNSUPPORTED: it is larger, and what
+ * this version does not know is not 0.
  */
 bps_status bps_sized(const void *given, void *own, size_t size, size_t least, const char *name,
                      struct bps_report *report);

@@ -9,6 +9,7 @@
 #include "base/layout.h"
 #include "base/report.h"
 #include "conf/option.h"
+#include "plugin/abi_0.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
 
@@ -16,10 +17,10 @@
 
 /* ---- rules that note and module share ------------------------------------------------------------------ */
 
-/* All minors of a major work with each other. */
+/* All minors of a major work with each other, and the last one of the major before with these. */
 static bps_status check_abi(const char *where, uint32_t major, uint32_t minor, struct bps_report *report)
 {
-    if (major == BPS_ABI_MAJOR) {
+    if (major == BPS_ABI_MAJOR || (major == 0 && minor == BPS_ABI_0_MINOR)) {
         return BPS_OK;
     }
     if (major > BPS_ABI_MAJOR) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* descriptor.c - what a plugin says of itself, of whatever minor, becomes what this version knows: checked and copied. */
+/* descriptor.c - what a plugin of whatever minor says of itself becomes what this version knows: checked and copied. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/layout.h"
 #include "base/report.h"
+#include "plugin/abi_0.h"
 #include "plugin/check.h"
 
 /* Copies rows of another size than here. */
@@ -55,7 +56,10 @@ bps_status bps_descriptor_make(const struct bps_module *module, const struct bps
                           plugin->summary == NULL ? "NULL" : "empty");
     }
     bps_status status = bps_ops_complete(plugin->kind, plugin->ops, &out->tables, report);
-    return status == BPS_OK ? take_options(plugin, out, report) : status;
+    if (status == BPS_OK) {
+        status = take_options(plugin, out, report);
+    }
+    return status == BPS_OK && module->abi_major == 0 ? bps_abi_0_adapt(out, report) : status;
 }
 
 void bps_descriptor_free(struct bps_descriptor *descriptor)

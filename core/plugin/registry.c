@@ -39,10 +39,10 @@ static struct entry *find_entry(uint32_t kind, const char *name)
     return NULL;
 }
 
-static void tell_newer(const struct bps_module *module, uint32_t kind, const char *name)
+static void tell_version(const struct bps_module *module, uint32_t kind, const char *name)
 {
-    if (module->abi_minor > BPS_ABI_MINOR) {
-        bps_info("plugins", "%s %s was built for ABI %u.%u, this BytePS has %u.%u: it has what that knows",
+    if (module->abi_major != BPS_ABI_MAJOR || module->abi_minor > BPS_ABI_MINOR) {
+        bps_info("plugins", "%s %s was built for ABI %u.%u, this BytePS has %u.%u: used is what both have",
                  bps_kind_name(kind), name, module->abi_major, module->abi_minor, BPS_ABI_MAJOR, BPS_ABI_MINOR);
     }
 }
@@ -67,7 +67,7 @@ static bps_status add_entry(const struct bps_module *module, uint32_t kind, cons
         free(entry);
         return status;
     }
-    tell_newer(module, kind, name);
+    tell_version(module, kind, name);
     entry->loaded.module = module;
     entry->loaded.plugin = &entry->descriptor.plugin;
     entry->loaded.ops = &entry->descriptor.tables.ops;

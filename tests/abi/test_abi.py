@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications and plugins that were built with the headers of older minors, 1.0 and 1.1, and of a newer one, whose
-structs all have one more field: each works with this version. docs/abi.md has the rules.
+structs all have one more field; and plugins of the major before. Each works with this version. docs/abi.md has the
+rules.
 """
 
 import os
@@ -77,48 +78,54 @@ class Versions(unittest.TestCase):
     def plugin(self, headers, source, output):
         self.compile(headers, source, output, "-shared", "-fPIC", "-fvisibility=hidden", "-lm")
 
-    def build(self, headers, folder, *flags):
-        """The templates as a third party would have begun with them, and the application."""
+    def source(self, headers, kind, folder):
+        """A template, as a third party would have begun with it: that of then if it is kept, or today's."""
+        kept = headers / f"{kind}_old.c"
+        text = (TOP / "tools" / "templates" / kind / f"{kind}_NAME.c").read_text()
+        source = folder / f"{kind}_old.c"
+        source.write_text(kept.read_text() if kept.exists() else text.replace("NAME", "old"))
+        return source
+
+    def build(self, headers, folder, app_headers, *flags):
         folder.mkdir()
         for kind in ("transport", "reducer", "compressor", "stage"):
-            text = (TOP / "tools" / "templates" / kind / f"{kind}_NAME.c").read_text()
-            source = folder / f"{kind}_old.c"
-            source.write_text(text.replace("NAME", "old"))
-            self.plugin(headers, source, folder / f"{kind}_old.so")
+            self.plugin(headers, self.source(headers, kind, folder), folder / f"{kind}_old.so")
         self.plugin(headers, TOP / "tests" / "plugins" / "launcher_folder.c", folder / "launcher_folder.so")
         library = pathlib.Path(os.environ.get("top_builddir", ".")).resolve() / ".libs"
-        self.compile(
-            headers, HERE / "app.c", folder / "app", "-L", str(library), "-lbyteps", f"-Wl,-rpath,{library}", *flags
-        )
+        links = ("-L", str(library), "-lbyteps", f"-Wl,-rpath,{library}")
+        self.compile(app_headers, HERE / "app.c", folder / "app", *links, *flags)
         (folder / "byteps.conf").write_text(CONF)
 
     def environment(self, folder):
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("BYTEPS_PLUGIN_PATH")]))
         return {"BYTEPS_PLUGIN_PATH": path}
 
-    def check(self, headers, minor, *flags):
-        folder = self.dir / f"built-{minor}"
-        self.build(headers, folder, *flags)
+    def check(self, headers, abi, *flags, app_headers=None, told=False):
+        folder = self.dir / f"built-{abi}"
+        self.build(headers, folder, app_headers or headers, *flags)
         options = ["--conf", str(folder / "byteps.conf")]
         env = self.environment(folder)
         result = harness.run([str(folder / "app")], workers=2, servers=1, options=options, env=env)
         self.assertEqual(result.status, 0, result)
         for rank in range(2):
             self.assertEqual(result.lines(f"worker {rank}"), ["ok"], result)
-        self.assertEqual(f"built for ABI 1.{minor}," in str(result), minor > MINOR, result)
+        self.assertEqual(f"built for ABI {abi}," in str(result), told, result)
         self.assertNotIn(" ERROR ", str(result))
         command = [harness.program(), "plugin", "info", "folder", "--kind", "launcher"]
-        told = subprocess.run(command, capture_output=True, text=True, env=os.environ | env)
-        self.assertIn(f"ABI      1.{minor}\n", told.stdout, told.stderr)
+        info = subprocess.run(command, capture_output=True, text=True, env=os.environ | env)
+        self.assertIn(f"ABI      {abi}\n", info.stdout, info.stderr)
 
     def test_oldest(self):
-        self.check(HERE / "1.0", 0)
+        self.check(HERE / "1.0", "1.0")
 
     def test_between(self):
-        self.check(HERE / "1.1", 1)
+        self.check(HERE / "1.1", "1.1")
 
     def test_newer(self):
-        self.check(self.newer, MINOR + 1, "-DNEWER")
+        self.check(self.newer, f"1.{MINOR + 1}", "-DNEWER", told=True)
+
+    def test_the_major_before(self):
+        self.check(HERE / "0.20", "0.20", app_headers=HEADERS, told=True)
 
     def test_a_service_that_is_not_there(self):
         folder = self.dir / "beyond"

@@ -2,9 +2,9 @@
 /*
  * byteps.h - the interface for applications.
  *
- * A process that calls bps_init() becomes a worker of a job. It declares tensors by name, pushes them to the summation
- * servers and pulls the results back. All workers of a job push the same tensors; each round of a tensor yields the same
- * result on every worker.
+ * A process that calls bps_init() becomes a worker of a job. It declares tensors by name, pushes them to summation
+ * servers and pulls the results back. All workers of a job push the same tensors; each round of a tensor yields the
+ * same result on every worker.
  *
  * Threads: every function may be called from any thread, unless its comment says otherwise.
  * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write one line that says what is
@@ -188,8 +188,8 @@ struct bps_push_pull {
 /*
  * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a named
  * tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until bps_wait() has returned
- * its result, or until `done` has been called. A named tensor may have another type, size or shape than the last time if
- * that is so on all workers; this costs a few round trips. BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the
+ * its result, or until `done` has been called. A named tensor may have another type, size or shape than the last time
+ * if that is so on all workers; this costs a few round trips. BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the
  * operation, with the same text on every worker that took part.
  */
 BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report);
