@@ -27,11 +27,7 @@ static bps_status check_least(const void *given, size_t least, const char *name,
 
 static bool is_zero(const char *bytes, size_t n)
 {
-    size_t i = 0;
-    while (i < n && bytes[i] == 0) {
-        i++;
-    }
-    return i == n;
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
 }
 
 bps_status bps_sized(const void *given, void *own, size_t size, size_t least, const char *name,

@@ -104,9 +104,11 @@ static void forget_freed(struct bps_worker *worker)
 static void direct_learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
 {
     struct bps_report report = {""};
+    BPS_ROOMY(bps_region) region = {.it = {.memory = NULL}};
     BPS_CALLING(worker->device, "region", NULL);
     bps_status status =
-        share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &piece->region, &report);
+        share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &region.it, &report);
+    piece->region = region.it;
     status = bps_returned_pointer(worker->device, "region", status, "out->memory", piece->region.memory, &report);
     if (status == BPS_OK) {
         status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);

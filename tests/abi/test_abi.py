@@ -22,6 +22,7 @@ import modules  # noqa: E402
 
 HERE = TOP / "tests" / "abi"
 HEADERS = TOP / "core" / "include"
+RECORDED = HERE / "libbyteps.abi"
 LAYOUT = TOP / "core" / "base" / "layout.def"
 FROZEN = {
     "bps_channel_key", "bps_device", "bps_framework_note", "bps_group_step", "bps_launcher_note", "bps_list",
@@ -137,6 +138,29 @@ class Versions(unittest.TestCase):
         result = subprocess.run(command, capture_output=True, text=True, env=os.environ | self.environment(folder))
         self.assertEqual(result.returncode, 0, result)
         self.assertIn(f"a plugin calls a service that this BytePS, with ABI 1.{MINOR}, does not have", result.stderr)
+
+
+@unittest.skipUnless(shutil.which("abidw"), "there is no abidw; install abigail-tools")
+class Library(unittest.TestCase):
+    """What libbyteps exports for applications is what RECORDED has of it; `make record-abi` writes that anew."""
+
+    def dump(self, path):
+        public = (TOP / "core" / "libbyteps.map").read_text().partition("local:")[0]
+        names = path.with_suffix(".list")
+        names.write_text("[abi_whitelist]\n" + "\n".join(f"  {name}" for name in re.findall(r"\b(bps_\w+);", public)))
+        library = pathlib.Path(os.environ.get("top_builddir", "."), ".libs", "libbyteps.so")
+        command = ["abidw", "--kmi-whitelist", names, "--headers-dir", HEADERS / "byteps", "--drop-private-types"]
+        command += ["--no-show-locs", "--no-comp-dir-path", "--no-corpus-path", "--out-file", path, library]
+        subprocess.run(command, check=True)
+
+    def test_as_recorded(self):
+        with tempfile.TemporaryDirectory(prefix="byteps-abi-") as folder:
+            path = pathlib.Path(folder, "now.abi")
+            self.dump(path)
+            if os.environ.get("RECORD"):
+                shutil.copy(path, RECORDED)
+            result = subprocess.run(["abidiff", RECORDED, path], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, f"docs/abi.md says what may change.\n{result.stdout}{result.stderr}")
 
 
 class Layout(unittest.TestCase):
