@@ -18,11 +18,13 @@ static size_t size_of(const void *given)
 
 static bps_status check_least(const void *given, size_t least, const char *name, struct bps_report *report)
 {
-    if (size_of(given) >= least) {
-        return BPS_OK;
+    if (given == NULL) {
+        return bps_fail(report, BPS_ERR_INVALID, "struct %s is NULL", name);
     }
-    return bps_fail(report, BPS_ERR_INVALID, "the size of struct %s is %zu, expected %zu at least; set it to sizeof",
-                    given != NULL ? name : "(NULL)", size_of(given), least);
+    return size_of(given) >= least
+               ? BPS_OK
+               : bps_fail(report, BPS_ERR_INVALID, "the size of struct %s is %zu, expected sizeof, %zu or more", name,
+                          size_of(given), least);
 }
 
 static bool is_zero(const char *bytes, size_t n)

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <byteps/collectives.h>
 #include <byteps/plugin.h>
@@ -133,6 +134,21 @@ static void check_newer(void)
 #endif
 }
 
+/* Of no version. */
+static void check_wrong_sizes(void)
+{
+    static float value;
+    const struct bps_declaration declaration = {.size = 0, .name = "wrong"};
+    const struct bps_collective collective = {.size = sizeof collective.size};
+    struct bps_push_pull r = request("wrong", &value, BPS_FLOAT32, BPS_SUM);
+    r.size = 8;
+    check(bps_push_pull(&r, BPS_FOREVER, NULL, &report) == BPS_ERR_INVALID, "a size of 8");
+    check(strstr(report.text, "the size of struct bps_push_pull is 8") != NULL, "the text");
+    check(bps_push_pull(NULL, BPS_FOREVER, NULL, &report) == BPS_ERR_INVALID, "NULL");
+    check(bps_declare(&declaration, 1, NULL, &report) == BPS_ERR_INVALID, "a declaration of size 0");
+    check(bps_all_gather(&collective, &report) == BPS_ERR_INVALID, "a collective of size 8");
+}
+
 /* What lies behind the struct that this program knows is its own. */
 static void check_lateness(void)
 {
@@ -155,6 +171,7 @@ int main(void)
     check_collectives();
     check_groups();
     check_newer();
+    check_wrong_sizes();
     check_lateness();
     check(bps_shutdown(&report) == BPS_OK, "shutdown");
     printf("ok\n");
