@@ -545,6 +545,7 @@ static void faulty_connect_ends(struct bps_channel *channel)
 static void faulty_work(struct bps_channel *channel)
 {
     if (channel->connecting && has(NEXT_TOO_EARLY)) {
+        channel->frame.size = sizeof channel->frame;
         channel->events->next(channel->user, &channel->frame);
     }
     if (channel->connecting) {
@@ -589,6 +590,7 @@ static void faulty_touch(struct bps_channel *channel)
     volatile char *bytes = has(DROP_READS) && channel->sending ? (char *)channel->frame.header : channel->opened;
 
     if (has(DROP_ASKS)) {
+        channel->frame.size = sizeof channel->frame;
         channel->events->next(channel->user, &channel->frame);
     } else if (bytes && (has(DROP_READS) || has(DROP_WRITES))) {
         bytes[0] = bytes[0];

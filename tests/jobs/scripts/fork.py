@@ -53,7 +53,7 @@ def c_interface():
     places = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
     for name in (*places, "is_homogeneous", "group_size"):
         assert c[f"bps_{name}"]() == state, name
-    request = (ctypes.c_size_t * 64)(4096)  # its size, as of a later version; tensor 0 without a name
+    request = (ctypes.c_size_t * 512)(4096)  # its size, as of a later version; tensor 0 without a name
     report = ctypes.create_string_buffer(1024)
     for name, arguments in (
         ("bps_init", (None,)),
