@@ -77,7 +77,8 @@ static bps_status find_members(struct bps_local *local)
     uint32_t group = book->member[worker->job.rank].group;
     local->size = bps_book_group_size(book, worker->job.rank);
     local->types = bps_local_types(worker->conf);
-    local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
+    local->ends = !bps_graph_has_plugins_between(worker->graph);
+    local->final = local->size == book->workers && local->ends;
     local->exchanges = local->final && local->size <= BPS_EXCHANGE_WORKERS;
     local->peer = calloc(local->size, sizeof *local->peer);
     if (local->peer == NULL) {

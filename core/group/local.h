@@ -111,6 +111,7 @@ struct bps_local {
     struct bps_timer *ticker;
     uint32_t size, place; /* of the group; of this worker in it */
     uint32_t types;       /* bps_local_types() */
+    bool ends;            /* no stage waits between a sum of this host and the network: it may be the result */
     bool final, dropped;
     bool exchanges;               /* small tensors: local_exchange.c */
     struct bps_local_peer *peer;  /* by place; the one at our own place is not used */
@@ -182,6 +183,8 @@ void bps_local_check(const struct bps_local *local);
  * alike: a probe.
  */
 bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition);
+/* True if what the group sums of it is the result: all who take part are in the group. */
+bool bps_local_ends(const struct bps_tensor_entry *tensor);
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* Ends a task that waits for its leader, who has left. */
 void bps_local_leader_left(struct bps_task *task);
@@ -226,7 +229,7 @@ void bps_local_hand_over(struct bps_tensor_entry *tensor);
 /* FEEDBACK, from a peer. */
 bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
 
-/* ---- local_group.c: process groups, where this host is the job ---- */
+/* ---- local_group.c: process groups of workers of this host alone ---- */
 /* The engine of a process group, or of all; NULL: nobody has announced it here. */
 struct bps_sum *bps_local_engine(const struct bps_local *local, uint32_t group);
 /* Before the first frame of a process group (NULL: of all) to a leader. False: no memory, and the job has failed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_group.c - process groups within a host that is the job: each has an engine of its own at every member that
- * leads something of it, which is announced to it before all else.
+ * local_group.c - process groups whose members are all on this host, which may be one of several: each has an engine of
+ * its own at every member that leads something of it, which is announced to it before all else.
  */
 #include "group/local.h"
 
@@ -91,8 +91,8 @@ static void local_take_back(struct bps_process_group *group)
 bool bps_local_announce(struct bps_local_peer *peer, struct bps_process_group *group)
 {
     struct bps_local *local = peer->local;
-    uint32_t bit = 1u << (peer - local->peer);
     struct bps_writer members;
+    uint32_t bit = group != NULL ? 1u << (peer - local->peer) : 0;
     if (group == NULL || (group->places & bit) != 0) {
         return true;
     }

@@ -2,7 +2,7 @@
 /*
  * local_lead.c - the steps of the leader of a partition in its group: takes contributions, hands the sum on or out.
  *
- * The engine calls back when a sum is there. If the group is the whole job that is the result, written to
+ * The engine calls back when a sum is there. If all who take part are in the group that is the result, written to
  * everybody's memory already; else it lies in our own tensor, goes through the network as the group's
  * contribution, and comes back there.
  */
@@ -352,7 +352,7 @@ static bool leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 
 static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
-    return leads(tensor, partition) && tensor->worker->local->final;
+    return leads(tensor, partition) && bps_local_ends(tensor);
 }
 
 static void lead_cancel(struct bps_task *task)
@@ -407,10 +407,10 @@ static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, u
     return false;
 }
 
-/* The sum of the group is that of the job. */
+/* The sum of the group is that of the job, or of a process group. */
 static const struct bps_step_ops lead_for_all = {
     .name = "lead",
-    .takes = "the share of the partitions that this worker leads, where this host is the job",
+    .takes = "the share of the partitions that this worker leads, where all who take part are on this host",
     .crosses = true,
     .until = BPS_NODE_LOCAL_BROADCAST,
     .context = sizeof(struct lead),
@@ -422,7 +422,7 @@ static const struct bps_step_ops lead_for_all = {
 
 static const struct bps_step_ops lead_for_network = {
     .name = "lead for the network",
-    .takes = "the same, where there are other hosts",
+    .takes = "the same, where there are some on other hosts",
     .crosses = true,
     .context = sizeof(struct lead),
     .probe = leads,
@@ -492,5 +492,6 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
     };
     status = bps_sum_new(&local->config, &local->all.sum);
     local->config.ops[BPS_KEY_EXCHANGE] = NULL; /* what is exchanged has a name */
+    local->config.partial = false;              /* all members of a process group that comes here are on this host */
     return status;
 }

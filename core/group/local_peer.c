@@ -19,16 +19,34 @@ bool bps_local_is_final(const struct bps_local *local)
 
 /* ---- what is summed here, and who leads ---- */
 
+/* All workers of the job, or of a process group, are here. They know it alike, from the book. */
+static bool has_all(const struct bps_local *local, const struct bps_process_group *group)
+{
+    if (group == NULL) {
+        return local->final;
+    }
+    bool all = local->ends && group->n <= local->size;
+    for (uint32_t i = 0; i < group->n && all; i++) {
+        all = local->group_of[group->rank[i]] == local->config.only;
+    }
+    return all;
+}
+
+bool bps_local_ends(const struct bps_tensor_entry *tensor)
+{
+    return has_all(tensor->worker->local, tensor->operation.group);
+}
+
 /*
- * Blocks, and operations of process groups: where this host is the job, and everybody has a link to everybody. Beside
- * other hosts each worker sends its own to the shards.
+ * Blocks, and operations of process groups: where all who take part are here, and everybody has a link to everybody.
+ * Else each worker sends its own to the shards.
  */
 static bool goes_within_host(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_local *local = tensor->worker->local;
     const struct bps_process_group *group = tensor->operation.group;
     bool alone = (group != NULL && group->n == 1) || bps_is_own_block(tensor, partition);
-    return local->final && bps_leaders(local->size) == local->size && !alone;
+    return !alone && bps_leaders(local->size) == local->size && bps_local_ends(tensor);
 }
 
 bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
@@ -66,7 +84,7 @@ struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor
     bps_assert(tensor->named.unnamed || partition < tensor->placed.n);
     struct bps_local *local = tensor->worker->local;
     if (partition >= BPS_BLOCKS || tensor->operation.group != NULL) {
-        return &local->peer[leading_rank(tensor, partition)]; /* the place is the rank: this host is the job */
+        return bps_local_peer_of(local, leading_rank(tensor, partition));
     }
     uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
     return &local->peer[tensor->named.unnamed ? bps_leader_place(local->size, leader)

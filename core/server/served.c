@@ -41,15 +41,21 @@ struct bps_sum *bps_served_find(const struct bps_served_groups *groups, uint32_t
     return group != NULL ? group->sum : NULL;
 }
 
-/* The ranks of an announcement: all of the job, and none of them twice. NULL: they make no sense, or no memory. */
-static uint32_t *read_announced(struct bps_reader *payload, uint32_t n, uint32_t workers)
+/* Whether a rank can be a member: of the job, and of the host that an aggregator is of. */
+static bool may_be_member(const struct bps_sum_config *config, uint32_t rank)
+{
+    return rank < config->workers && (config->only == BPS_SUM_ALL || config->group[rank] == config->only);
+}
+
+/* The ranks of an announcement, none of them twice. NULL: they make no sense, or no memory. */
+static uint32_t *read_announced(struct bps_reader *payload, uint32_t n, const struct bps_sum_config *config)
 {
     uint32_t *member = calloc(n, sizeof *member);
-    uint8_t *seen = calloc(workers, 1);
+    uint8_t *seen = calloc(config->workers, 1);
     bool good = member != NULL && seen != NULL;
     for (uint32_t i = 0; good && i < n; i++) {
         member[i] = bps_get_u32(payload);
-        good = !payload->bad && member[i] < workers && seen[member[i]]++ == 0;
+        good = !payload->bad && may_be_member(config, member[i]) && seen[member[i]]++ == 0;
     }
     free(seen);
     if (!good) {
@@ -105,8 +111,9 @@ static bps_status refuse_group(uint32_t rank, uint32_t id, const char *why)
 static bps_status announced(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t rank,
                             uint32_t id, struct bps_reader *payload, struct bps_served **out)
 {
-    uint32_t workers = groups->config->workers, n = bps_get_u32(payload);
-    uint32_t *member = !payload->bad && n > 0 && n <= workers ? read_announced(payload, n, workers) : NULL;
+    const struct bps_sum_config *config = groups->config;
+    uint32_t n = bps_get_u32(payload);
+    uint32_t *member = !payload->bad && n > 0 && n <= config->workers ? read_announced(payload, n, config) : NULL;
     struct bps_served *group = known(groups, id);
     if (member == NULL || !bps_reader_done(payload)) {
         free(member);

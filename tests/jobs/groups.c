@@ -8,7 +8,7 @@
  *     groups threads       four threads, each with a group of its own
  *     groups differ        what is refused, and who is told
  *     groups endless       sums in a group of the first two workers until something fails
- *     groups local         with a group of the workers of this host, and of those of all hosts
+ *     groups local         makes operations in a group of the workers of this host, and has them send to each other
  */
 #include <byteps/groups.h>
 #include <pthread.h>
@@ -424,6 +424,7 @@ static void run_local(void)
     for (uint32_t i = 0; i < 20; i++) {
         equal(&mine, 1000000);
         blocks(&mine, 100000);
+        ring(&mine);
     }
     puts("fine");
 }

@@ -3,10 +3,12 @@
 
 import os
 import pathlib
+import re
 import signal
 import unittest
 
 import harness
+import scripted
 
 PROGRAM = str(pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "groups"))
 SMALL = ["worker.partition=64 KiB", "worker.slice=16 KiB"]
@@ -19,6 +21,51 @@ def options(settings):
 
 def run(*arguments, workers, servers=None, settings=()):
     return harness.run([PROGRAM, *arguments], workers=workers, servers=servers, options=options(settings))
+
+
+@unittest.skipIf(os.geteuid() != 0, "needs root for hosts of their own names")
+class Hosts(unittest.TestCase):
+    """Several hosts, of which no server is: what has its members on one of them does not touch the network."""
+
+    def on_hosts(self, hosts, *arguments, servers, settings=()):
+        command = ["sh", "-c", scripted.ON_HOSTS, "sh", PROGRAM, *arguments]
+        how = {"workers": len(hosts.split(",")), "servers": servers, "env": {"HOSTS": hosts}}
+        return harness.Job(command, options=options(settings), **how)
+
+    def fine(self, hosts, *arguments, servers, settings=()):
+        with self.on_hosts(hosts, *arguments, servers=servers, settings=settings) as job:
+            result = job.wait()
+        self.assertEqual(result.status, 0, result)
+        for rank in range(len(hosts.split(","))):
+            self.assertEqual(result.lines(f"worker {rank}"), ["fine"], result)
+        return result
+
+    def test_results(self):
+        """Groups on one host and on several, which overlap, at the same time."""
+        for hosts, servers in (("a,a,b", 0), ("a,b,a,a", 2)):
+            with self.subTest(hosts=hosts, servers=servers):
+                self.fine(hosts, "all", servers=servers, settings=SMALL)
+
+    def bytes_of_network(self, *settings):
+        """What the worker with the most has sent or received."""
+        settings = ["log.level=info", "cluster.colocated=none", *settings]
+        said = self.fine("a,a,b,b", "local", servers=1, settings=settings).err
+        counted = re.findall(r"worker/\d transports\.net .*: bytes_sent (\d+), bytes_received (\d+)", said)
+        self.assertEqual(len(counted), 4, said)
+        return max(int(number) for pair in counted for number in pair)
+
+    def test_no_network(self):
+        """Joining and making the groups is all that there is; one operation alone would be more than ten times that."""
+        self.assertLess(self.bytes_of_network(), 20000)
+        self.assertGreater(self.bytes_of_network("worker.hierarchy=off"), 20000000)
+
+    def test_lost_member(self):
+        with self.on_hosts("a,a,b", "endless", servers=1) as job:
+            job.wait_for("begun", "worker 0")
+            os.kill(job.pid("worker 1"), signal.SIGKILL)
+            result = job.wait()
+        self.assertNotEqual(result.status, 0)
+        self.assertRegex("\n".join(result.lines("worker 0")), "worker 1 .* was lost")
 
 
 class Groups(unittest.TestCase):

@@ -140,6 +140,17 @@ START_TEST(others_are_refused)
 }
 END_TEST
 
+/* A worker that sums for those of its host. */
+START_TEST(other_hosts_are_refused)
+{
+    const uint32_t host[WORKERS] = {0, 1, 0, 1}, members[] = {3, 1}, across[] = {3, 2};
+    config.group = host;
+    config.only = config.leader = 1;
+    ck_assert_int_eq(announce(3, 0, 2, across), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(announce(3, 0, 2, members), BPS_OK);
+}
+END_TEST
+
 /* Not before all have taken it back on all connections, and nothing of it is open. */
 START_TEST(ends_with_its_last_user)
 {
@@ -204,6 +215,7 @@ int main(void)
     tcase_add_checked_fixture(groups_case, setup, teardown);
     tcase_add_test(groups_case, members_are_summed);
     tcase_add_test(groups_case, others_are_refused);
+    tcase_add_test(groups_case, other_hosts_are_refused);
     tcase_add_test(groups_case, ends_with_its_last_user);
     tcase_add_test(groups_case, knows_who_has_left);
     tcase_add_test(groups_case, any_announcement);

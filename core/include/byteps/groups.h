@@ -5,8 +5,9 @@
  * Requests of byteps.h and collectives.h have a `group`. Its members alone take part; ranks, roots and counts of blocks
  * in it are by the order in which bps_group_new() was given them. Each group has its own order of operations, which
  * have no names: threads may use different groups at the same time. A group costs neither a connection nor a thread.
- * Where its members host shards, its sums are made there: a group of workers of one host does not touch the network.
- * Workers of one host do not sum among themselves first, nor do stages of worker.graph and codings work on it.
+ * Members on one host do all of it among themselves, and so do two of one host that send to each other: this does not
+ * touch the network (docs/collectives.md has when). Of members on several hosts, shards sum, those of members that host
+ * any; members of one host do not sum among themselves first. Stages of worker.graph and codings do not work on it.
  *
  * A server that is lost and has summed for a group ends the job. Groups end with the job, or with bps_reform().
  */
