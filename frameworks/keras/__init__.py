@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
 from byteps._basics import declare
+from byteps._groups import Group, new_group
 from byteps._horovod import *  # noqa: F403
 from byteps._horovod import absent
 from byteps.common import get_pushpull_speed
@@ -43,6 +44,7 @@ if not TYPE_CHECKING:  # else every name would be known
 __all__ = [
     "Compression",
     "DistributedOptimizer",
+    "Group",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
@@ -52,6 +54,7 @@ __all__ = [
     "elastic",
     "get_pushpull_speed",
     "load_model",
+    "new_group",
     "push_pull",
 ]
 __all__ += _basics.__all__

@@ -88,7 +88,7 @@ class MetricAverageCallback(keras.callbacks.Callback):
 
         Args:
             device: without effect.
-            group: of the workers that take part, see byteps.numpy.new_group(); None: all. Others keep their metrics.
+            group: of the workers that take part, see new_group(); None: all. Others keep their metrics.
         """
         super().__init__()
         self.group = group

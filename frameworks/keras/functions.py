@@ -10,13 +10,15 @@ import keras
 import numpy as np
 
 from byteps import numpy as arrays
-from byteps._basics import ReduceOp, check_root, require_equal
+from byteps._basics import ReduceOp, require_equal
+from byteps._groups import check_root, number_of, party
 from byteps._horovod import refuse_process_set
 
 from . import _backend
 from .optimizer import Compression, DistributedOptimizer
 
 if TYPE_CHECKING:
+    from byteps._groups import Group
     from byteps._types import Coding
 
 
@@ -28,6 +30,7 @@ def push_pull(
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    group: Group | None = None,
 ) -> np.ndarray | float:
     """Return the reduction of a value over all workers, as a NumPy array or number.
 
@@ -38,9 +41,10 @@ def push_pull(
         average: True (the default): the mean; False: the sum.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result.
+        group: of the workers that take part, see new_group(); its operations have no name. None: all workers.
     """
     array = np.asarray(keras.ops.convert_to_numpy(value))
-    result = arrays.push_pull(array, average, name, 0, op, prescale_factor, postscale_factor)
+    result = arrays.push_pull(array, average, name, 0, op, prescale_factor, postscale_factor, group=group)
     return result[()]
 
 
@@ -53,39 +57,45 @@ def allreduce(
     op: ReduceOp | None = None,
     compression: type | Coding | None = None,
     process_set: object = None,
+    group: Group | None = None,
 ) -> np.ndarray | float:
     """Horovod's name of push_pull(); values are sent as they are, whatever the compression."""
     del compression
     refuse_process_set(process_set)
-    return push_pull(
-        value, name, average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
-    )
+    scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+    return push_pull(value, name, average, op=op, group=group, **scales)
 
 
-def broadcast(value: Any, root_rank: int, name: str | None = None) -> np.ndarray:
-    """Return the value of worker root_rank, bit by bit the same, as a NumPy array or number."""
+def broadcast(value: Any, root_rank: int, name: str | None = None, group: Group | None = None) -> np.ndarray:
+    """Return the value of worker root_rank, bit by bit the same, as a NumPy array or number.
+
+    In a group, as for push_pull(), root_rank counts its members.
+    """
     array = np.asarray(keras.ops.convert_to_numpy(value))
-    return arrays.broadcast(array, root_rank, name)[()]
+    return arrays.broadcast(array, root_rank, name, group=group)[()]
 
 
-def broadcast_variables(variables: Iterable[Any], root_rank: int) -> None:
+def broadcast_variables(variables: Iterable[Any], root_rank: int, group: Group | None = None) -> None:
     """Replace variables by those of worker root_rank, bit by bit the same; all are in flight at once.
 
     Args:
         variables: a list of variables of Keras (``model.variables``, ``optimizer.variables``), the same on all
             workers in number, order, shapes and types.
         root_rank: the worker that sends.
+        group: of the workers that take part, whose ranks root_rank counts; None: all.
 
     Raises:
         MismatchError: the workers' variables differ. All of them get it.
     """
-    root = check_root(root_rank)
+    root = check_root(root_rank, party(group))
     variables = list(variables)
     forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in variables)
-    require_equal(f"root {root}: {forms}", "the variables to broadcast")
+    require_equal(f"root {root}: {forms}", "the variables to broadcast", number_of(group))
     values = [np.ascontiguousarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
     handles = [
-        arrays.broadcast_async(value.reshape(-1).view(np.uint8), root, f"Parameter.{i}")
+        arrays.broadcast_async(
+            value.reshape(-1).view(np.uint8), root, f"Parameter.{i}" if group is None else None, group=group
+        )
         for i, value in enumerate(values)
     ]
     for variable, value, handle in zip(variables, values, handles):

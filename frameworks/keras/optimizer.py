@@ -262,7 +262,7 @@ def DistributedOptimizer(
         average_aggregated_gradients: whether the sum over the batches is divided by their number.
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect.
         process_set: must be None: all workers.
-        group: of the workers whose gradients are reduced, see byteps.numpy.new_group(); None: all. They are sent when
+        group: of the workers whose gradients are reduced, see new_group(); None: all. They are sent when
             all are there, in the order of the variables. On a worker that is no member nothing is reduced.
 
     Raises:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
+from byteps._groups import Group, new_group
 from byteps._horovod import *  # noqa: F403
 from byteps._horovod import COMPLETE, absent
 from byteps.common import get_pushpull_speed
@@ -59,6 +60,7 @@ __all__ = [
     "Compression",
     "DistributedOptimizer",
     "DistributedTrainer",
+    "Group",
     "all_gather",
     "all_to_all",
     "allreduce",
@@ -74,6 +76,7 @@ __all__ = [
     "get_pushpull_speed",
     "grouped_allreduce",
     "grouped_allreduce_",
+    "new_group",
     "push_pull",
     "push_pull_inplace",
     "reduce_scatter",

@@ -15,9 +15,9 @@ from byteps import numpy as arrays
 from byteps._basics import Average, Max, wait_all
 from byteps._groups import party
 
+from ._devices import spread, sum_of
 from ._rows import is_rows
 from .collectives import like, read
-from .kvstore import spread, sum_of
 
 if TYPE_CHECKING:
     from typing import Iterable, Sequence
@@ -64,12 +64,12 @@ def reduce(
     return _in_place("push_pull", tensors, start)
 
 
-def broadcast(tensors: Sequence[mx.nd.NDArray], root: int, group: Group) -> Sequence[mx.nd.NDArray]:
+def broadcast(tensors: Sequence[mx.nd.NDArray], root: int, group: Group, priority: int = 0) -> Sequence[mx.nd.NDArray]:
     """Replace arrays by those of the member with rank `root` in a process group, and return them."""
     party(group)
 
     def start(array, i):
-        return arrays.broadcast_async(array, root, None, -i, group=group)
+        return arrays.broadcast_async(array, root, None, priority - i, group=group)
 
     return _in_place("broadcast", tensors, start)
 

@@ -53,7 +53,7 @@ def all_gather(
         sizes: the first dimensions on all workers, or one number, if it is the same for all. None: the workers tell
             each other first. All workers give it, or none does.
         priority: larger is more urgent.
-        group: of the workers that take part, see byteps.numpy.new_group(); None: all workers.
+        group: of the workers that take part, see new_group(); None: all workers.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the array cannot be sent.

@@ -48,7 +48,7 @@ def broadcast_parameters(
             A parameter whose shape is not known yet is broadcast when it is made.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
-        group: of the workers that take part, see byteps.numpy.new_group(), in which root_rank counts; None: all.
+        group: of the workers that take part, see new_group(), in which root_rank counts; None: all.
 
     Raises:
         MismatchError: the workers' parameters differ. All of them get it.

@@ -14,6 +14,7 @@ from byteps._basics import Max, ReduceOp, Sum, rank, size
 from byteps._coded_names import coding_of, declare_coded
 from byteps._names import unique_name
 
+from ._devices import spread, sum_of
 from ._rows import Journey, is_rows
 from .compression import from_parameters
 from .ops import broadcast_inplace, push_pull_inplace
@@ -151,24 +152,10 @@ class BytePS(KVStoreBase):
         return size()
 
 
-def sum_of(values, target):
-    """Return the sum of arrays of several devices, on the device of the first."""
-    total = values[0].copyto(target.context)
-    for value in values[1:]:
-        total += value.as_in_context(total.context)
-    return total
-
-
 def _address(array):
     data = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)))
     return data.value
-
-
-def spread(targets):
-    """Copy the first of some arrays to the others."""
-    for target in targets[1:]:
-        targets[0].copyto(target)
 
 
 # A trainer with one device ignores stores whose names do not contain "dist".

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import mxnet as mx
 
-from byteps._basics import ReduceOp, check_root, choose_op, declare, full_name
+from byteps._basics import ReduceOp, choose_op, declare, full_name
+from byteps._groups import check_root, party, refuse_name
 from byteps._horovod import refuse_process_set
 
-from . import _library
+from . import _grouped, _library
 from ._rows import Journey, is_rows
+
+if TYPE_CHECKING:
+    from byteps._groups import Group
 
 __all__ = [
     "allreduce",
@@ -72,17 +76,19 @@ def push_pull_inplace(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
+    op, scales = choose_op(average, op), (prescale_factor, postscale_factor)
+    if group is not None:
+        refuse_name(name)
+        return _grouped.reduce([tensor], op, scales, group, priority)[0]
     if is_rows(tensor):
         if name is None:
             raise ValueError("a row-sparse array needs a name, the same on all workers")
-        scales = prescale_factor, postscale_factor
-        Journey([tensor], [tensor], name, choose_op(average, op), priority, scales).wait_to_read()
+        Journey([tensor], [tensor], name, op, priority, scales).wait_to_read()
         return tensor
-    return _enqueue(
-        tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor, learning_rate
-    )
+    return _enqueue(tensor, name, -1, op, priority, *scales, learning_rate)
 
 
 def push_pull(
@@ -94,6 +100,7 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float = 0.0,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Return the reduction of an array over all workers, as a new array.
 
@@ -112,6 +119,9 @@ def push_pull(
         prescale_factor, postscale_factor: multiply each contribution and the result.
         learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost under
             another one is scaled by the ratio of both.
+        group: of the workers that take part, see new_group(); None: all workers. In a group operations have no name
+            and meet in the order of the calls, and the result is there when this returns, or an error of byteps
+            raised. Row-sparse arrays travel as dense ones.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the array cannot be sent.
@@ -120,7 +130,7 @@ def push_pull(
             took part get it.
     """
     return push_pull_inplace(
-        tensor.copy(), average, name, priority, op, prescale_factor, postscale_factor, learning_rate
+        tensor.copy(), average, name, priority, op, prescale_factor, postscale_factor, learning_rate, group
     )
 
 
@@ -129,20 +139,31 @@ def broadcast_inplace(
     root_rank: int = 0,
     name: str | None = None,
     priority: int = 0,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Replace an array by that of worker root_rank, bit by bit the same, and return it.
 
     Args:
         tensor: of the same shape and type on all workers; its values count on the root only.
         root_rank: the worker that sends.
-        name, priority: as for push_pull().
+        name, priority, group: as for push_pull(). In a group root_rank counts its members.
     """
-    return _enqueue(tensor, name, check_root(root_rank), 0, priority, 1.0, 1.0)
+    root = check_root(root_rank, party(group))
+    if group is not None:
+        refuse_name(name)
+        return _grouped.broadcast([tensor], root, group, priority)[0]
+    return _enqueue(tensor, name, root, 0, priority, 1.0, 1.0)
 
 
-def broadcast(tensor: mx.nd.NDArray, root_rank: int = 0, name: str | None = None, priority: int = 0) -> mx.nd.NDArray:
+def broadcast(
+    tensor: mx.nd.NDArray,
+    root_rank: int = 0,
+    name: str | None = None,
+    priority: int = 0,
+    group: Group | None = None,
+) -> mx.nd.NDArray:
     """Return the array of worker root_rank, as a new array. Arguments as for broadcast_inplace()."""
-    return broadcast_inplace(tensor.copy(), root_rank, name, priority)
+    return broadcast_inplace(tensor.copy(), root_rank, name, priority, group)
 
 
 # ---- the original's names --------------------------------------------------------------------------------
@@ -182,10 +203,11 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: object = None,
     op: ReduceOp | None = None,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Horovod's name of push_pull_inplace()."""
     refuse_process_set(process_set)
-    return push_pull_inplace(tensor, average, name, priority, op, prescale_factor, postscale_factor)
+    return push_pull_inplace(tensor, average, name, priority, op, prescale_factor, postscale_factor, group=group)
 
 
 def allreduce(tensor: mx.nd.NDArray, *args: Any, **keywords: Any) -> mx.nd.NDArray:
@@ -198,11 +220,18 @@ def grouped_allreduce_(
     average: bool | None = None,
     name: str | None = None,
     *args: Any,
+    group: Group | None = None,
     **keywords: Any,
 ) -> list[mx.nd.NDArray]:
-    """Reduce each array of a list in place; all are in flight at once. The other arguments as for allreduce_()."""
-    name = "grouped" if name is None else name
-    return [allreduce_(tensor, average, f"{name}.{i}", *args, **keywords) for i, tensor in enumerate(tensors)]
+    """Reduce each array of a list in place; all are in flight at once, in a group one after the other.
+
+    The other arguments as for allreduce_().
+    """
+    if group is None:
+        name = "grouped" if name is None else name
+    names = [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
+    keywords["group"] = group
+    return [allreduce_(tensor, average, one, *args, **keywords) for tensor, one in zip(tensors, names)]
 
 
 def grouped_allreduce(tensors: Sequence[mx.nd.NDArray], *args: Any, **keywords: Any) -> list[mx.nd.NDArray]:
@@ -216,7 +245,8 @@ def broadcast_(
     name: str | None = None,
     priority: int = 0,
     process_set: object = None,
+    group: Group | None = None,
 ) -> mx.nd.NDArray:
     """Horovod's name of broadcast_inplace()."""
     refuse_process_set(process_set)
-    return broadcast_inplace(tensor, root_rank, name, priority)
+    return broadcast_inplace(tensor, root_rank, name, priority, group)

@@ -17,11 +17,12 @@ from byteps._names import unique_name
 
 from . import _grouped
 from ._async import Shared, check_optimizer, touched_rows
+from ._devices import spread, sum_of
 from ._failures import wait_all
 from ._rows import clear, is_rows
 from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters, synced
-from .kvstore import BytePS, spread, sum_of
+from .kvstore import BytePS
 from .optimizer import DistributedOptimizer
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class DistributedTrainer(gluon.Trainer):
             compression: Horovod's argument: Compression.none or .fp16.
             gradient_predivide_factor: f divides by f before the sum and by size() / f after it.
             prefix, num_groups: Horovod's, without effect: names are told apart, and nothing is sent in groups.
-            group: of the workers whose gradients are averaged, see byteps.numpy.new_group(), in which root_rank counts;
+            group: of the workers whose gradients are averaged, see new_group(), in which root_rank counts;
                 None: all. Row-sparse gradients travel there as dense ones, and nothing is coded. On a worker that is no
                 member the trainer makes its steps alone.
 

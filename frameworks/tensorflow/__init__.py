@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from byteps import _basics, _horovod
 from byteps._basics import *  # noqa: F403
 from byteps._basics import declare
+from byteps._groups import Group, new_group
 from byteps._horovod import *  # noqa: F403
 from byteps._horovod import COMPLETE, absent
 from byteps.common import get_pushpull_speed
@@ -56,6 +57,7 @@ __all__ = [
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
+    "Group",
     "all_gather",
     "all_to_all",
     "allreduce",
@@ -70,6 +72,7 @@ __all__ = [
     "grouped_allreduce",
     "local_rank_op",
     "local_size_op",
+    "new_group",
     "push_pull",
     "rank_op",
     "reduce_scatter",

@@ -18,9 +18,9 @@ from byteps._coded_names import choose_compressor, refuse_coding
 from byteps._groups import party
 from byteps._native import bps as _bps
 
+from ._graph import dense
 from .collectives import all_gather, call
 from .compression import Compression, Compressor
-from .ops import dense
 
 if TYPE_CHECKING:
     from typing import Iterable, Sequence
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 # ---- push_pull -------------------------------------------------------------------------------------------
 
 
-def _sums(tensors, op, before, after, group):
+def _sums(tensors, op, before, after, group, priority):
     """Return the reductions of tensors."""
 
     def reduce(*inputs):
         handles = [
-            arrays.push_pull_async(np.asarray(array), None, None, -i, op, before, after, group=group)
+            arrays.push_pull_async(np.asarray(array), None, None, priority - i, op, before, after, group=group)
             for i, array in enumerate(inputs)
         ]
         return [np.asarray(result) for result in wait_all(handles)]
@@ -49,16 +49,17 @@ def _sums(tensors, op, before, after, group):
     return call(reduce, tensors, types, "push_pull in a process group", *shapes) if tensors else []
 
 
-def _differentiable_sums(tensors, op, before, after, group):
+def _differentiable_sums(tensors, op, before, after, group, priority):
     @tf.custom_gradient
     def reduced(*given):
         def backward(*gradients):
             if op not in (Average, Sum):
                 raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
-            results = _sums([tf.convert_to_tensor(gradient) for gradient in gradients], op, 1.0, after, group)
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            results = _sums(gradients, op, 1.0, after, group, priority)
             return results if before == 1 else [result * tf.cast(before, result.dtype) for result in results]
 
-        return _sums(given, op, before, after, group), backward
+        return _sums(given, op, before, after, group, priority), backward
 
     return list(reduced(*tensors)) if tensors else []
 
@@ -83,6 +84,7 @@ def push_pull(
     scales: tuple[float, float],
     compression: type[Compressor] | Coding,
     group: Group,
+    priority: int = 0,
 ) -> list[tf.Tensor | tf.IndexedSlices]:
     """Return the reductions of tensors over the workers of a group. Gradients see those that are dense.
 
@@ -92,6 +94,7 @@ def push_pull(
         op, scales: the reduction, and the factors before and after it.
         compression: one of Compression; a coding is refused.
         group: this worker is a member.
+        priority: of the first tensor; the others are less urgent.
     """
     compression = choose_compressor(compression, Compression.none)
     refuse_coding(compression)
@@ -100,7 +103,7 @@ def push_pull(
     results = {i: one for i, one in enumerate(tensors) if isinstance(one, tf.IndexedSlices)}
     chosen = [i for i in range(len(tensors)) if i not in results]
     small = [compression.compress(dense(tensors[i], "push_pull")) for i in chosen]
-    sums = _differentiable_sums([tensor for tensor, _ in small], op, *scales, group)
+    sums = _differentiable_sums([tensor for tensor, _ in small], op, *scales, group, priority)
     for i in results:
         results[i] = _gather_rows(results[i], op, scales, compression, group)
     for i, result, (_, context) in zip(chosen, sums, small):
@@ -111,34 +114,36 @@ def push_pull(
 # ---- broadcast -------------------------------------------------------------------------------------------
 
 
-def _send(array, root, group):
+def _send(array, root, group, priority):
     """Start the broadcast of an array; return its handle, and what makes the result of that of the handle."""
     array = np.asarray(array)
     if array.dtype.name in _bps.dtypes:
-        return arrays.broadcast_async(array, root, group=group), np.asarray
+        return arrays.broadcast_async(array, root, None, priority, group=group), np.asarray
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    handle = arrays.broadcast_async(data, root, group=group)
+    handle = arrays.broadcast_async(data, root, None, priority, group=group)
     return handle, lambda result: np.asarray(result).view(array.dtype).reshape(array.shape)
 
 
-def broadcast(tensors: Sequence[TensorLike], root: int, group: Group) -> list[tf.Tensor]:
+def broadcast(tensors: Sequence[TensorLike], root: int, group: Group, priority: int = 0) -> list[tf.Tensor]:
     """Return the tensors of a member on every member. The gradient is the sum on the root, and zeros on the others.
 
     Args:
         tensors: of the same shapes and types on all members, in the same order.
         root: the rank in the group of the worker that sends.
         group: this worker is a member.
+        priority: larger is more urgent.
     """
     is_root = party(group).rank() == root
 
     def send(*inputs):
-        started = [_send(array, root, group) for array in inputs]
+        started = [_send(array, root, group, priority) for array in inputs]
         return [finish(handle.wait()) for handle, finish in started]
 
     @tf.custom_gradient
     def sent(*given):
         def backward(*gradients):
-            totals = _sums([tf.convert_to_tensor(gradient) for gradient in gradients], Sum, 1.0, 1.0, group)
+            gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+            totals = _sums(gradients, Sum, 1.0, 1.0, group, priority)
             return totals if is_root else [tf.zeros_like(total) for total in totals]
 
         types, shapes = [one.dtype for one in given], [one.shape for one in given]

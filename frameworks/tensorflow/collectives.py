@@ -17,11 +17,13 @@ from byteps._basics import Average, ReduceOp, Sum, choose_op
 from byteps._groups import party
 
 from ._failures import noted
-from .ops import TensorLike, dense, in_turn
+from ._graph import dense, in_turn
 
 if TYPE_CHECKING:
     from byteps._collectives import Sizes
     from byteps._groups import Group
+
+    from .ops import TensorLike
 
 Splits = Union[tf.Tensor, Iterable[SupportsIndex], None]
 
@@ -82,7 +84,7 @@ def all_gather(tensor: TensorLike, sizes: Sizes = None, *, priority: int = 0, gr
         sizes: the first dimensions on all workers, or one number, if it is the same for all. None: the workers tell
             each other first. All workers give it, or none does.
         priority: larger is more urgent.
-        group: of the workers that take part, see byteps.numpy.new_group(); None: all workers.
+        group: of the workers that take part, see new_group(); None: all workers.
 
     The gradient of a worker's tensor is the sum of the workers' gradients of its rows.
 

@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import pickle
-from typing import Callable, Iterable, TypeVar
+from typing import TYPE_CHECKING, Callable, Iterable, TypeVar
 
 import tensorflow as tf
 
-from byteps._basics import check_root, rank, require_equal
+from byteps import numpy as arrays
+from byteps._basics import rank, require_equal
+from byteps._groups import ALL, check_root, number_of, party
 from byteps._horovod import refuse_process_set
 
+from . import _grouped
 from .ops import broadcast
+
+if TYPE_CHECKING:
+    from byteps._groups import Group
 
 T = TypeVar("T")
 
@@ -24,14 +30,14 @@ def resource_of(variable):
     return inner if isinstance(inner, tf.Variable) and not isinstance(variable, tf.Variable) else variable
 
 
-def _assign_all(variables, root_rank, scope):
+def _assign_all(variables, root, scope, group):
     """Assign to each variable; in a graph all are in flight at once. Return what to wait for there."""
-    results = []
-    for i, variable in enumerate(variables):
-        target = resource_of(variable)
-        value = broadcast(target, root_rank, name=f"{scope}Parameter.{i}")
-        results.append(target.assign(value))
-    return results
+    targets = [resource_of(variable) for variable in variables]
+    if group is None:
+        values = (broadcast(target, root, name=f"{scope}Parameter.{i}") for i, target in enumerate(targets))
+    else:
+        values = _grouped.broadcast([target.read_value() for target in targets], root, group)
+    return [target.assign(value) for target, value in zip(targets, values)]
 
 
 def broadcast_variables(
@@ -40,6 +46,7 @@ def broadcast_variables(
     scope: str = "",
     process_set: object = None,
     inplace: bool = False,
+    group: Group | None = None,
 ) -> tf.Operation | None:
     """Replace variables by those of worker root_rank, bit by bit the same.
 
@@ -47,9 +54,10 @@ def broadcast_variables(
         variables: a list of variables of TensorFlow or Keras, the same on all workers in number, order, shapes
             and types; names may differ.
         root_rank: the worker that sends.
-        scope: put in front of the tensors' names.
+        scope: put in front of the tensors' names; a group has none.
         process_set: must be None: all workers.
         inplace: accepted for compatibility; without effect.
+        group: of the workers that take part, whose ranks root_rank counts; None: all.
 
     Returns:
         In eager mode None, when it is done; in a graph the operation that does it.
@@ -59,14 +67,17 @@ def broadcast_variables(
     """
     del inplace
     refuse_process_set(process_set)
-    variables = list(variables)
+    root, variables = root_rank if group is None else check_root(root_rank, party(group)), list(variables)
     if tf.executing_eagerly():
         forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in map(resource_of, variables))
-        require_equal(f"root {root_rank}: {forms}", "the variables to broadcast")
-        graph = tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)
+        require_equal(f"root {root}: {forms}", "the variables to broadcast", number_of(group))
+        if group is not None:
+            _assign_all(variables, root, scope, group)
+            return None
+        graph = tf.function(lambda: [None for _ in _assign_all(variables, root, scope, None)], autograph=False)
         graph.get_concrete_function()()  # TensorFlow warns of calls that trace
         return None
-    return tf.group(*_assign_all(variables, root_rank, scope))
+    return tf.group(*_assign_all(variables, root, scope, group))
 
 
 def broadcast_global_variables(root_rank: int) -> tf.Operation | None:
@@ -112,6 +123,7 @@ def broadcast_object(
     session: tf.compat.v1.Session | None = None,
     name: str | None = None,
     process_set: object = None,
+    group: Group | None = None,
 ) -> T:
     """Return the object of worker root_rank on every worker; on the root the object itself.
 
@@ -119,11 +131,14 @@ def broadcast_object(
         obj: anything that can be pickled; it counts on the root only.
         root_rank: the worker that sends. The others execute what unpickling its bytes means.
         session: to run in, in a graph; None: a session of its own.
-        name: needed only if several threads broadcast at once.
+        name: needed only if several threads broadcast at once; a group has none.
         process_set: must be None: all workers.
+        group: of the workers that take part, whose ranks root_rank counts; None: all. It needs no session.
     """
     refuse_process_set(process_set)
-    root = check_root(root_rank)
+    if group is not None:
+        return arrays.broadcast_object(obj, root_rank, name, group)
+    root = check_root(root_rank, ALL)
     name = "object" if name is None else name
     data = pickle.dumps(obj) if rank() == root else b""
     size = _run(lambda: broadcast([len(data)], root, name=f"Size.{name}"), session)
@@ -149,6 +164,7 @@ def broadcast_object_fn(
     session: tf.compat.v1.Session | None = None,
     name: str | None = None,
     process_set: object = None,
+    group: Group | None = None,
 ) -> Callable[[T], T]:
     """Return a function of one object that is broadcast_object() with the other arguments."""
-    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set, group)

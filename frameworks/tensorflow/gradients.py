@@ -20,9 +20,10 @@ from byteps._names import unique_name
 
 from . import _grouped
 from ._async import Shared
+from ._graph import unique
 from ._steps import let_keras_wait, together
 from .compression import Compression, Compressor
-from .ops import push_pull, unique
+from .ops import push_pull
 
 if TYPE_CHECKING:
     from byteps._groups import Group
@@ -186,7 +187,7 @@ def DistributedGradientTape(
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect, as each gradient
             is sent when it is there, and none is local.
         process_set: must be None: all workers.
-        group: of the workers whose gradients are reduced, see byteps.numpy.new_group(); None: all. Nothing is sent
+        group: of the workers whose gradients are reduced, see new_group(); None: all. Nothing is sent
             before all gradients are there; then those of all variables are, in their order. IndexedSlices come back
             with the rows of all workers, each as often as it was sent. A worker that is no member keeps its gradients.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import re
 import struct
 from typing import TYPE_CHECKING, Any, Sequence, Union
 
@@ -28,15 +27,19 @@ from byteps._basics import (
 )
 from byteps._coded_names import choose_compressor, coding_of, require_name
 from byteps._errors import InvalidError
+from byteps._groups import check_root, party, refuse_name
 from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
 from byteps._sparse import check_reduction
 from byteps.common import get_pushpull_speed
 
+from . import _grouped
+from ._graph import default_name, dense, in_turn, unique
 from ._library import operations
 from .compression import Compression, Compressor
 
 if TYPE_CHECKING:
+    from byteps._groups import Group
     from byteps._types import Coding
 
 TensorLike = Union[tf.Tensor, tf.IndexedSlices, tf.Variable, Sequence, float]
@@ -59,62 +62,7 @@ __all__ = [
     "size",
     "size_op",
     "suspend",
-    "unique",
 ]
-
-# ---- names -----------------------------------------------------------------------------------------------
-
-
-def _graph_name(graph):
-    """Return the name of the function that a graph is of; "" for a graph of sessions.
-
-    Numbers at its end count the functions of a process, which need not be the same on all workers.
-    """
-    return re.sub(r"_\d+$", "", getattr(graph, "name", ""))
-
-
-def _default_name(kind, tensor, scope):
-    """Return a name for a tensor without one: in a graph, whose order is nobody's, it must have one."""
-    if tf.executing_eagerly():
-        return None
-    graph = tf.compat.v1.get_default_graph()
-    function = _graph_name(graph)
-    name = f"{scope}{kind}_" + re.sub(r"[^a-zA-Z0-9_]", "_", f"{function}_{tensor.name}" if function else tensor.name)
-    return unique(graph, name)
-
-
-def unique(graph, name):
-    """Return the name, with a number at its end if a tensor of the graph has got it before."""
-    counts = _notes(graph)["counts"]
-    counts[name] = counts.get(name, 0) + 1
-    return name if counts[name] == 1 else f"{name}.{counts[name]}"
-
-
-def _notes(graph):
-    """Return what is noted for a graph: how often a default name was given, and the last operation of a name."""
-    if not hasattr(graph, "_byteps"):
-        graph._byteps = {"counts": {}, "last": {}}
-    return graph._byteps
-
-
-@contextlib.contextmanager
-def in_turn(name):
-    """Return a context for one operation: in a tf.function, those of one name run in the order of the program.
-
-    It is given a function to be called with the operation's result.
-    """
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    if name is None or not getattr(graph, "building_function", False):
-        yield lambda result: result
-        return
-    last = _notes(graph)["last"]
-
-    def made(result):
-        last[name] = result.op
-        return result
-
-    with tf.control_dependencies([last[name]] if name in last else []):
-        yield made
 
 
 def _attribute(name):
@@ -154,13 +102,6 @@ def _reduce(tensor, name, op, priority, prescale, postscale, coding=None, learni
         )
 
 
-def dense(tensor, what):
-    """Return a dense tensor of what a user has given."""
-    if isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
-        raise TypeError(f"{what}: a {type(tensor).__name__} is not supported; give its dense form")
-    return tf.convert_to_tensor(tensor)
-
-
 def _of_tensors(slices):
     """Return IndexedSlices of tensors, of what a user has made them of."""
     if slices.dense_shape is None:
@@ -196,8 +137,7 @@ def _reduce_rows(slices, name, op, priority, scales, compression):
 def _require_numbers(tensor):
     if tensor.dtype.name not in _bps.dtypes:
         raise TypeError(
-            f"push_pull: a tensor of type {tensor.dtype.name} is not supported; supported are "
-            f"{', '.join(_bps.dtypes)}"
+            f"push_pull: a tensor of type {tensor.dtype.name} is not supported; supported are {', '.join(_bps.dtypes)}"
         )
 
 
@@ -216,8 +156,11 @@ def push_pull(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     learning_rate: float | None = None,
+    group: Group | None = None,
 ) -> tf.Tensor | tf.IndexedSlices:
     """Return the reduction of a tensor over all workers, as a new tensor.
+
+    Gradients see it for Average and Sum: the gradient is the same reduction of the workers' gradients.
 
     Args:
         tensor: a tensor, a variable or what becomes one, of any shape; shape and type must be the same on all
@@ -240,6 +183,9 @@ def push_pull(
         prescale_factor, postscale_factor: multiply each contribution and the result.
         learning_rate: of this step, a number or a tensor, if the network codes the tensor with error feedback: what
             was lost under another one is scaled by the ratio of both. None: it is not told.
+        group: of the workers that take part, see new_group(); None: all workers. In a group operations have no name
+            and no coding, and meet in the order of the program, eagerly and in tf.function; a graph of sessions has
+            none. IndexedSlices come back with the rows of all members, each as often as it was sent.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the tensor has a type that cannot be sent.
@@ -248,6 +194,7 @@ def push_pull(
             operation. All of them get it.
         tf.errors.InternalError, tf.errors.DeadlineExceededError: a member of the job was lost, or does not
             answer.
+        byteps.Error: those of a group, eagerly; in a tf.function they are a tf.errors.OpError with the same text.
     """
     del device_sparse
     if enable_async:
@@ -258,14 +205,18 @@ def push_pull(
         is_rows = isinstance(tensor, tf.IndexedSlices)
         tensor = _of_tensors(tensor) if is_rows else dense(tensor, "push_pull")
         _require_numbers(tensor)
+        scales = (prescale_factor, postscale_factor)
+        if group is not None:
+            refuse_name(name)
+            return _grouped.push_pull([tensor], op, scales, compression, group, priority)[0]
         if name is None:
-            name = _default_name("BytePSPushPull", tensor, scope)
+            name = default_name("BytePSPushPull", tensor, scope)
         if is_rows:
-            return _reduce_rows(tensor, name, op, priority, (prescale_factor, postscale_factor), compression)
+            return _reduce_rows(tensor, name, op, priority, scales, compression)
         small, context = compression.compress(tensor)
         coding = coding_of(compression)
         require_name(name, coding)
-        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor, coding, learning_rate)
+        result = _reduce(small, name, op, priority, *scales, coding, learning_rate)
         return compression.decompress(result, context)
 
 
@@ -277,26 +228,32 @@ def broadcast(
     is_variable: bool = True,
     *,
     priority: int = 0,
+    group: Group | None = None,
 ) -> tf.Tensor:
     """Return the tensor of worker root_rank, bit by bit the same, on every worker.
+
+    Its gradient is the sum of the workers' gradients on the root, and zeros on the others.
 
     Args:
         tensor: of the same shape and type on all workers; any type of fixed size. Its values count on the root
             only.
         root_rank: the worker that sends.
-        scope, name, priority: as for push_pull().
+        scope, name, priority, group: as for push_pull(). In a group root_rank counts its members.
         is_variable: accepted for compatibility; without effect.
 
     Raises:
         As push_pull(); the root must be the same on all workers.
     """
     del is_variable
+    if group is not None:
+        refuse_name(name)
+        return _grouped.broadcast([tensor], check_root(root_rank, party(group)), group, priority)[0]
     root = operator.index(root_rank)
     if root < 0:
         raise InvalidError(f"root_rank={root_rank} is not the rank of a worker; expected 0 or more")
     tensor = dense(tensor, "broadcast")
     if name is None:
-        name = _default_name("BytePSBroadcast", tensor, scope)
+        name = default_name("BytePSBroadcast", tensor, scope)
     if tensor.dtype.name in _bps.dtypes:
         return _send(tensor, root, name, priority)
     if tensor.dtype.size == 0 or tensor.dtype in (tf.string, tf.resource, tf.variant):
@@ -331,6 +288,7 @@ def allreduce(
     name: str | None = None,
     process_set: object = None,
     ignore_name_scope: bool = False,
+    group: Group | None = None,
 ) -> tf.Tensor | tf.IndexedSlices:
     """Horovod's name of push_pull()."""
     del ignore_name_scope
@@ -346,6 +304,7 @@ def allreduce(
         name=name,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
+        group=group,
     )
 
 
@@ -357,7 +316,7 @@ def grouped_allreduce(
 ) -> list[tf.Tensor | tf.IndexedSlices]:
     """Return the push_pull of each tensor of a list; in a graph all are in flight at once.
 
-    The other arguments are those of allreduce().
+    The other arguments are those of allreduce(). In a group the tensors travel one after the other.
     """
     names = [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
     return [allreduce(tensor, *args, name=one, **keywords) for tensor, one in zip(tensors, names)]
@@ -372,7 +331,7 @@ def _gradient_name(op, gradient, kind):
     if name:
         name = name[len(full_name("")) :] + ".gradient"
         return name if tf.executing_eagerly() else unique(tf.compat.v1.get_default_graph(), name)
-    return _default_name(kind, gradient, "")
+    return default_name(kind, gradient, "")
 
 
 @tf.RegisterGradient("BytepsPushPull")

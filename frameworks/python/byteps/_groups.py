@@ -122,6 +122,12 @@ def check_root(root_rank: SupportsIndex, group: Group) -> int:
     return root
 
 
+def refuse_name(name: str | None) -> None:
+    """Raise if an operation of a process group is given a name."""
+    if name is not None:
+        raise InvalidError(f"name={name!r}: an operation of a process group has no name; leave it out")
+
+
 def new_group(ranks: Iterable[SupportsIndex]) -> Group:
     """Make a process group of some of the workers.
 

@@ -57,7 +57,7 @@ def refuse_process_set(process_set: object) -> None:
         )
 
 
-_PARTS = "process groups, new_group() and group= of byteps.torch and byteps.numpy"
+_PARTS = "process groups, new_group() and group="
 _HOST = "of byteps.torch and byteps.numpy, which autograd does not see"
 _GATHER = f"all_gather() {_HOST}; or push_pull an array that has zeros but for this worker's part; the sum is all parts"
 _SCATTER = f"reduce_scatter() {_HOST}; or push_pull, and take this worker's part of the result"

@@ -92,6 +92,33 @@ def check_broadcast():
     assert bps.broadcast_object({"rank": bps.rank()}, bps.size() - 1) == {"rank": bps.size() - 1}
 
 
+def check_groups():
+    """A group of all workers in another order, and one of the last worker alone."""
+    group, alone = bps.new_group(reversed(range(bps.size()))), bps.new_group([bps.size() - 1])
+    x = mx.nd.full((3,), bps.rank() + 1)
+    total = ranks() + bps.size()
+    assert np.allclose(bps.push_pull(x, group=group, priority=2).asnumpy(), total / bps.size())
+    scaled = bps.allreduce(x, average=False, prescale_factor=3.0, postscale_factor=0.5, group=group)
+    assert np.allclose(scaled.asnumpy(), 1.5 * total)
+    one, two = bps.grouped_allreduce([x, x + 1], average=False, group=group)
+    assert np.all((two - one).asnumpy() == bps.size())
+    root = bps.size() - 1  # the worker with rank 0
+    assert np.all(bps.broadcast(x, root, group=group).asnumpy() == 1)
+    assert bps.broadcast_object(bps.rank(), root, group=group) == 0
+    y = x.copy()
+    assert bps.push_pull_inplace(y, op=bps.Max, group=group) is y and np.all(y.asnumpy() == bps.size())
+    z = x.copy()
+    assert bps.broadcast_(z, root, group=group) is z and np.all(z.asnumpy() == 1)
+    for call in (bps.push_pull, bps.broadcast):
+        checks.raised(ValueError, lambda: call(x, name="x", group=group), "has no name")  # noqa: B023
+        if alone.rank() < 0:
+            checks.raised(ValueError, lambda: call(x, group=alone), "is no member of")  # noqa: B023
+        else:
+            assert np.all(call(x, group=alone).asnumpy() == x.asnumpy())
+    checks.raised(ValueError, lambda: bps.broadcast(x, bps.size(), group=group), "is not the rank of a member")
+    group.free()
+
+
 def check_other_names():
     """Those of the original and of Horovod."""
     x = mx.nd.full((3,), bps.rank())

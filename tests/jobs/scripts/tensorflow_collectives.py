@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all_gather, reduce_scatter and all_to_all in TensorFlow, and their gradients: eagerly and in tf.function."""
+"""all_gather, reduce_scatter, all_to_all, process groups, and gradients in TensorFlow: eagerly and in tf.function."""
 
 # ruff: noqa: B023 (the functions that are made in loops run at once)
+import functools
+
 import checks
 import numpy as np
 import tensorflow as tf
 
 import byteps
+import byteps.keras
 import byteps.tensorflow as bps
 from byteps.tensorflow._failures import as_in_byteps
 
@@ -111,6 +114,80 @@ def check_gradient_of_all_to_all():
     expected = np.concatenate([np.full(1 if r < size - 1 else 2, r + 1.0) for r in range(size)])
     for result in modes(lambda: gradient_of(exchanged, tf.zeros(size + 1), weighted=False)):
         equal(result, expected)
+
+
+def groups():
+    """Make two groups that share the last worker; return those of this worker."""
+    last = bps.size() - 1
+    made = [bps.new_group([last, 0]), bps.new_group(range(1, last + 1))]
+    return [group for group in made if group.rank() >= 0]
+
+
+def check_push_pull_in_groups():
+    for group in groups():
+        mine, total = (
+            tf.constant([1.0, 2.0]) * (bps.rank() + 1),
+            np.array([1.0, 2.0]) * (sum(group.ranks) + group.size()),
+        )
+        scales = {"prescale_factor": 3.0, "postscale_factor": 0.5}
+        for result in modes(lambda: bps.push_pull(mine, group=group, priority=1)):
+            equal(result, total / group.size())
+        for result in modes(lambda: bps.allreduce(mine, average=False, **scales, group=group)):
+            equal(result, 1.5 * total)
+        for one, two in modes(lambda: bps.grouped_allreduce([mine, mine + 1], op=bps.Sum, group=group)):
+            equal(two - one, [group.size()] * 2)
+        slices = tf.IndexedSlices(mine[None], [1], [3, 2])
+        for result in modes(lambda: tf.convert_to_tensor(bps.push_pull(slices, average=False, group=group))):
+            equal(result, [[0, 0], total, [0, 0]])
+        equal(byteps.keras.push_pull(mine, average=False, group=group), total)
+
+
+def check_gradient_of_push_pull_in_groups():
+    """It is the same reduction, over the same group, of the gradients of its members."""
+    for group in groups():
+        places = np.arange(4.0) * group.size() + sum(group.ranks)  # the sum of the gradients of all members
+        for factor, how in ((1, {"op": bps.Sum}), (1 / group.size(), {}), (6, {"op": bps.Sum, "prescale_factor": 6})):
+            for result in modes(lambda: gradient_of(lambda x: bps.push_pull(x, group=group, **how), tf.zeros(4))):
+                assert np.allclose(result, factor * places), (result, factor * places)
+        function = functools.partial(bps.push_pull, op=bps.Max, group=group)
+        checks.raised(NotImplementedError, lambda: gradient_of(function, tf.zeros(4)), "has no gradient")
+
+
+def check_broadcast_in_groups():
+    for group in groups():
+        root = group.size() - 1
+        own, expected = tf.constant(float(bps.rank())), float(group.ranks[root])
+        for result in modes(lambda: bps.broadcast(own, root, group=group)):
+            equal(result, expected)
+        total = sum(group.ranks) if group.rank() == root else 0
+        for result in modes(lambda: gradient_of(lambda x: bps.broadcast(x, root, group=group), own)):
+            equal(result, total)
+        for assign in (bps.broadcast_variables, byteps.keras.broadcast_variables):
+            variables = [tf.Variable(own), tf.Variable([bps.rank()] * 3)]
+            assign(variables, root, group=group)
+            equal(variables[0], expected)
+            equal(variables[1], [expected] * 3)
+        assert bps.broadcast_object({"rank": bps.rank()}, root, group=group) == {"rank": expected}
+        equal(byteps.keras.broadcast(own, root, group=group), expected)
+
+
+def check_refusals_of_groups():
+    others = [rank for rank in range(bps.size()) if rank != bps.rank()]
+    foreign = [bps.new_group([rank]) for rank in range(bps.size())]
+    own, other = foreign[bps.rank()], foreign[others[0]]
+    x = tf.ones(2)
+    for call in (bps.push_pull, lambda x, **how: bps.broadcast(x, 0, **how)):
+        checks.raised(byteps.InvalidError, lambda: call(x, group=other), "is no member of")
+        checks.raised(byteps.InvalidError, lambda: call(x, name="x", group=own), "has no name")
+        with tf.Graph().as_default():
+            checks.raised(NotImplementedError, lambda: call(tf.ones(2), group=own), "graph of sessions")
+        equal(call(x, group=own), [1, 1])
+    checks.raised(ValueError, lambda: bps.push_pull(x, compression={"compressor": "onebit"}, group=own))
+    checks.raised(
+        byteps.InvalidError, lambda: bps.broadcast(x, 1, group=own), "root_rank=1 is not the rank of a member"
+    )
+    checks.raised(TypeError, lambda: bps.push_pull(tf.constant(["text"]), group=own), "is not supported")
+    own.free()
 
 
 def check_order_in_a_graph():

@@ -37,9 +37,7 @@ def broadcast_object(
 ) -> Any:
     """Return the object of worker root_rank on every worker. The others execute what unpickling its bytes means."""
     group = group_of(process_set)
-    if group is None:
-        return bps.broadcast_object(obj, root_rank, name)
-    return _objects.broadcast_object(obj, root_of(root_rank, group), group)
+    return bps.broadcast_object(obj, root_of(root_rank, group), name if group is None else None, group)
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:

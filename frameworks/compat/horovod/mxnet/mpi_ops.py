@@ -75,9 +75,7 @@ def allreduce_(
 ) -> mx.nd.NDArray:
     """Reduce an array over all workers in place, and return it."""
     scales, op, group = (prescale_factor, postscale_factor), choose(average, op), group_of(process_set)
-    if group is not None:
-        return _grouped.reduce([tensor], op, scales, group, priority)[0]
-    return bps.push_pull_inplace(tensor, None, named("allreduce", name), priority, op, *scales)
+    return bps.push_pull_inplace(tensor, None, named("allreduce", name, group), priority, op, *scales, group=group)
 
 
 def grouped_allreduce(
@@ -133,9 +131,8 @@ def broadcast_(
 ) -> mx.nd.NDArray:
     """Replace an array by that of worker root_rank, in place, and return it."""
     group = group_of(process_set)
-    if group is not None:
-        return _grouped.broadcast([tensor], root_of(root_rank, group), group)[0]
-    return bps.broadcast_inplace(tensor, root_rank, named("broadcast", name), priority)
+    root = root_of(root_rank, group)
+    return bps.broadcast_inplace(tensor, root, named("broadcast", name, group), priority, group)
 
 
 def allgather(

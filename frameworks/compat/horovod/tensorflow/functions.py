@@ -12,7 +12,6 @@ from byteps import tensorflow as bps
 from .. import _objects
 from .._arguments import root_of
 from ..process_sets import global_process_set, group_of
-from .mpi_ops import assign_in_group
 
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterable
@@ -32,10 +31,7 @@ def broadcast_variables(
 ) -> tf.Operation | None:
     """Replace variables by those of worker root_rank, as byteps.tensorflow.broadcast_variables()."""
     group = group_of(process_set)
-    if group is None:
-        return bps.broadcast_variables(variables, root_rank, inplace=inplace)
-    values = assign_in_group(list(variables), root_rank, group)
-    return None if tf.executing_eagerly() else tf.group(*values)
+    return bps.broadcast_variables(variables, root_of(root_rank, group), inplace=inplace, group=group)
 
 
 def broadcast_object(
@@ -47,9 +43,7 @@ def broadcast_object(
 ) -> T:
     """Return the object of worker root_rank on every worker. The others execute what unpickling its bytes means."""
     group = group_of(process_set)
-    if group is None:
-        return bps.broadcast_object(obj, root_rank, session, name)
-    return _objects.broadcast_object(obj, root_of(root_rank, group), group)
+    return bps.broadcast_object(obj, root_of(root_rank, group), session, name if group is None else None, group=group)
 
 
 def broadcast_object_fn(

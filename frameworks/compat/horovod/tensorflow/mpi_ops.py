@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from byteps import tensorflow as bps
-from byteps._basics import Average, rank, require_equal, size
-from byteps._groups import number_of, party
+from byteps._basics import Average, rank, size
+from byteps._groups import party
 from byteps.tensorflow import _grouped
 from byteps.tensorflow.compression import Compression
 from byteps.tensorflow.functions import resource_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Iterable, Sequence
 
     from byteps._basics import ReduceOp
-    from byteps._groups import Group
     from byteps._types import Coding
     from byteps.tensorflow.collectives import Splits
     from byteps.tensorflow.compression import Compressor
@@ -102,15 +101,9 @@ def allreduce(
     """
     del ignore_name_scope
     group, op = group_of(process_set), choose(average, op)
-    where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
-    if group is not None:
-        return _reduce_in_group([tensor], op, scales, compression, group, device_dense)[0]
-    return bps.allreduce(tensor, None, *where, compression, op, *scales, name)
-
-
-def _reduce_in_group(tensors, op, scales, compression, group, device):
-    with tf.device(device) if device else contextlib.nullcontext():
-        return _grouped.push_pull(tensors, op, scales, compression, group)
+    where, scales = (device_dense, device_sparse), (prescale_factor, postscale_factor)
+    name = named("allreduce", name, group)
+    return bps.allreduce(tensor, None, *where, compression, op, *scales, name, group=group)
 
 
 def grouped_allreduce(
@@ -131,7 +124,8 @@ def grouped_allreduce(
     group, op = group_of(process_set), choose(average, op)
     where, scales, name = (device_dense, device_sparse), (prescale_factor, postscale_factor), named("allreduce", name)
     if group is not None:
-        return _reduce_in_group(tensors, op, scales, compression, group, device_dense)
+        with tf.device(device_dense) if device_dense else contextlib.nullcontext():
+            return _grouped.push_pull(tensors, op, scales, compression, group)
     return bps.grouped_allreduce(tensors, None, *where, compression, op, *scales, name=name)
 
 
@@ -148,9 +142,8 @@ def broadcast(
     """
     del ignore_name_scope
     group = group_of(process_set)
-    if group is not None:
-        return _averaged(_grouped.broadcast([tensor], root_of(root_rank, group), group)[0], group)
-    return _averaged(bps.broadcast(tensor, root_rank, name=named("broadcast", name)), None)
+    root, name = root_of(root_rank, group), named("broadcast", name, group)
+    return _averaged(bps.broadcast(tensor, root, name=name, group=group), group)
 
 
 def broadcast_(
@@ -161,23 +154,10 @@ def broadcast_(
 ) -> list[tf.Tensor]:
     """Replace variables by those of worker root_rank, and return their values."""
     group, variables = group_of(process_set), list(variables)
-    if group is not None:
-        return assign_in_group(variables, root_rank, group)
-    done = bps.broadcast_variables(variables, root_rank, "" if name is None else f"{name}.")
+    scope = "" if name is None else f"{name}."
+    done = bps.broadcast_variables(variables, root_of(root_rank, group), scope, group=group)
     with tf.control_dependencies([] if done is None else [done]):
         return [resource_of(variable).read_value() for variable in variables]
-
-
-def assign_in_group(variables: list[tf.Variable], root_rank: int, group: Group) -> list[tf.Tensor]:
-    """Replace variables by those of a worker of a process group, and return their values."""
-    targets = [resource_of(variable) for variable in variables]
-    party(group)
-    if tf.executing_eagerly():
-        forms = ", ".join(f"{tuple(target.shape)} {target.dtype}" for target in targets)
-        require_equal(f"root {root_rank}: {forms}", "the variables to broadcast", number_of(group))
-    values = _grouped.broadcast([target.read_value() for target in targets], root_of(root_rank, group), group)
-    with tf.control_dependencies([target.assign(value) for target, value in zip(targets, values)]):
-        return [target.read_value() for target in targets]
 
 
 # ---- allgather, alltoall, reducescatter ------------------------------------------------------------------
