@@ -325,7 +325,5 @@ uint64_t bps_bench_channel_count(const struct bps_bench_channel *channel, const 
 
 bool bps_bench_channel_is_local(const struct bps_bench_channel *channel)
 {
-    struct bps_transport_attr attr = {0};
-    channel->ops->query(channel->transport->self, &attr);
-    return attr.local;
+    return channel->transport->attr.transport.local != 0;
 }

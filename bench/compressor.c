@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "bench/bench.h"
+#include "bench/compressor.h"
 #include "bench/compressor_check.h"
 #include "tools/normal.h"
 #include "tools/plan.h"
@@ -28,39 +29,28 @@
 #define NAME        BPS_BENCH_NAME
 #define ROUND_BYTES (64u << 20) /* small buffers are gone through again and again */
 
-enum step { COPY, ENCODE, DECODE, DECODE_ADD, STEPS };
-
-static const char *const step_names[STEPS] = {"copy", "encode", "decode", "decode_add"};
-
-/* The buffers of one size. */
-struct bench {
-    const struct bps_compressor_ops *ops;
-    void *self;
-    size_t bytes, count, coded_bytes;
-    float *src, *dst;
-    char *coded;
-};
+static const char *const step_names[BPS_BENCH_CODING_STEPS] = {"copy", "encode", "decode", "decode_add"};
 
 struct row {
-    double rate[STEPS];  /* medians */
-    double ratio[STEPS]; /* median of the rate over that of the copy in the same round */
-    double error;        /* |decoded - src| / |src|, as vectors */
+    double rate[BPS_BENCH_CODING_STEPS];  /* medians */
+    double ratio[BPS_BENCH_CODING_STEPS]; /* median of the rate over that of the copy in the same round */
+    double error;                         /* |decoded - src| / |src|, as vectors */
 };
 
 /* ---- measuring ---- */
 
 /* Nothing is refused: that was checked before. */
-static void run(struct bench *m, enum step step)
+static void run(struct bps_bench_coding *m, enum bps_bench_coding_step step)
 {
     static const struct bps_random random = {.shared = 1, .own = 2};
     switch (step) {
-    case ENCODE:
+    case BPS_BENCH_ENCODE:
         m->coded_bytes = m->ops->encode(m->self, BPS_FLOAT32, m->src, m->count, &random, m->coded);
         break;
-    case DECODE:
+    case BPS_BENCH_DECODE:
         m->ops->decode(m->self, BPS_FLOAT32, m->coded, m->coded_bytes, m->dst, m->count);
         break;
-    case DECODE_ADD:
+    case BPS_BENCH_DECODE_ADD:
         m->ops->decode_add(m->self, BPS_FLOAT32, m->coded, m->coded_bytes, m->dst, m->count);
         break;
     default:
@@ -68,9 +58,8 @@ static void run(struct bench *m, enum step step)
     }
 }
 
-/* Bytes of elements per second. The first time does not count: so what ran before leaves no trace in the
- * caches. */
-static double measure(struct bench *m, enum step step)
+/* The first time does not count: so what ran before leaves no trace in the caches. */
+double bps_bench_coding_measure(struct bps_bench_coding *m, enum bps_bench_coding_step step)
 {
     size_t repeats = m->bytes < ROUND_BYTES ? ROUND_BYTES / m->bytes : 1;
     run(m, step);
@@ -81,8 +70,9 @@ static double measure(struct bench *m, enum step step)
     return (double)(m->bytes * repeats) / ((double)(bps_now() - begin) * 1e-9);
 }
 
-static double error_of(const struct bench *m)
+double bps_bench_coding_error(struct bps_bench_coding *m)
 {
+    run(m, BPS_BENCH_DECODE);
     double difference = 0, all = 0;
     for (size_t i = 0; i < m->count; i++) {
         double x = m->src[i], d = m->dst[i] - x;
@@ -92,22 +82,21 @@ static double error_of(const struct bench *m)
     return all > 0 ? sqrt(difference / all) : 0;
 }
 
-static void measure_row(struct bench *m, size_t rounds, struct row *out)
+static void measure_row(struct bps_bench_coding *m, size_t rounds, struct row *out)
 {
-    double *rates = bps_cmd_alloc(STEPS * rounds, sizeof *rates);
-    double *ratios = bps_cmd_alloc(STEPS * rounds, sizeof *ratios);
+    double *rates = bps_cmd_alloc(BPS_BENCH_CODING_STEPS * rounds, sizeof *rates);
+    double *ratios = bps_cmd_alloc(BPS_BENCH_CODING_STEPS * rounds, sizeof *ratios);
     for (size_t i = 0; i < rounds; i++) {
-        for (enum step step = COPY; step < STEPS; step++) {
-            rates[step * rounds + i] = measure(m, step);
+        for (enum bps_bench_coding_step step = BPS_BENCH_CODING_COPY; step < BPS_BENCH_CODING_STEPS; step++) {
+            rates[step * rounds + i] = bps_bench_coding_measure(m, step);
             ratios[step * rounds + i] = rates[step * rounds + i] / rates[i];
         }
     }
-    for (enum step step = COPY; step < STEPS; step++) {
+    for (enum bps_bench_coding_step step = BPS_BENCH_CODING_COPY; step < BPS_BENCH_CODING_STEPS; step++) {
         out->rate[step] = bps_bench_spread(rates + step * rounds, rounds).median;
         out->ratio[step] = bps_bench_spread(ratios + step * rounds, rounds).median;
     }
-    run(m, DECODE);
-    out->error = error_of(m);
+    out->error = bps_bench_coding_error(m);
     free(rates);
     free(ratios);
 }
@@ -124,31 +113,31 @@ static void print_head(const struct bps_bench_request *request, const struct bps
            compressor->name, compressor->loaded->plugin->name, about[0] != '\0' ? ", " : "", about,
            (long)request->rounds);
     printf("%-10s%8s%8s%12s", "size", "coded", "error", "memcpy");
-    for (enum step step = ENCODE; step < STEPS; step++) {
+    for (enum bps_bench_coding_step step = BPS_BENCH_ENCODE; step < BPS_BENCH_CODING_STEPS; step++) {
         printf("%18s", step_names[step]);
     }
     putchar('\n');
 }
 
-static double saved(const struct bench *m)
+static double saved(const struct bps_bench_coding *m)
 {
     return (double)m->coded_bytes / (double)m->bytes;
 }
 
-static void print_row(const struct bps_bench_load *load, const struct bench *m, const struct row *row)
+static void print_row(const struct bps_bench_load *load, const struct bps_bench_coding *m, const struct row *row)
 {
-    printf("%-10s%8.3f%8.3f%12s", load->name, saved(m), row->error, bps_bytes_text(row->rate[COPY]));
-    for (enum step step = ENCODE; step < STEPS; step++) {
+    printf("%-10s%8.3f%8.3f%12s", load->name, saved(m), row->error, bps_bytes_text(row->rate[BPS_BENCH_CODING_COPY]));
+    for (enum bps_bench_coding_step step = BPS_BENCH_ENCODE; step < BPS_BENCH_CODING_STEPS; step++) {
         printf("%12s %5.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
     }
     putchar('\n');
     fflush(stdout);
 }
 
-static json_t *row_json(const struct bps_instance *compressor, const struct bench *m, const struct row *row)
+static json_t *row_json(const struct bps_instance *compressor, const struct bps_bench_coding *m, const struct row *row)
 {
     json_t *rates = json_object(), *ratios = json_object();
-    for (enum step step = COPY; step < STEPS; step++) {
+    for (enum bps_bench_coding_step step = BPS_BENCH_CODING_COPY; step < BPS_BENCH_CODING_STEPS; step++) {
         json_object_set_new(rates, step_names[step], json_real(row->rate[step]));
         json_object_set_new(ratios, step_names[step], json_real(row->ratio[step]));
     }
@@ -160,7 +149,7 @@ static json_t *row_json(const struct bps_instance *compressor, const struct benc
 
 /* ---- one compressor ---- */
 
-static bool open_buffers(struct bench *m, size_t count)
+bool bps_bench_coding_open(struct bps_bench_coding *m, size_t count)
 {
     m->count = count;
     m->bytes = count * sizeof *m->src;
@@ -170,7 +159,7 @@ static bool open_buffers(struct bench *m, size_t count)
     return m->src != NULL && m->dst != NULL && m->coded != NULL;
 }
 
-static void close_buffers(struct bench *m)
+void bps_bench_coding_close(struct bps_bench_coding *m)
 {
     free(m->src);
     free(m->dst);
@@ -183,7 +172,7 @@ struct pair {
 };
 
 /* With all of these elements, and without the last one: so that some are too few for a vector. */
-static int check(const struct pair *pair, const struct bench *m)
+static int check(const struct pair *pair, const struct bps_bench_coding *m)
 {
     const struct bps_bench_coder coder = {m->ops, m->self};
     struct bps_bench_coder baseline = {NULL, NULL};
@@ -198,10 +187,10 @@ static int check(const struct pair *pair, const struct bench *m)
 static int run_load(const struct bps_bench_request *request, const struct bps_bench_load *load, const struct pair *pair,
                     json_t *rows)
 {
-    struct bench m = {.ops = pair->compressor->ops, .self = pair->compressor->self};
+    struct bps_bench_coding m = {.ops = pair->compressor->ops, .self = pair->compressor->self};
     struct row row = {.error = 0};
     int result = 0;
-    if (!open_buffers(&m, load->elements)) {
+    if (!bps_bench_coding_open(&m, load->elements)) {
         result = bps_cmd_failure(NAME, "no memory for %s", load->name);
     } else {
         bps_normal(m.src, m.count, 1);
@@ -214,7 +203,7 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
     if (result == 0 && !request->json) {
         print_row(load, &m, &row);
     }
-    close_buffers(&m);
+    bps_bench_coding_close(&m);
     return result;
 }
 

@@ -164,12 +164,12 @@ bps_status bps_bench_asker_begin(struct bps_bench_asker *asker, const char *addr
     asker->channel.arrived = on_arrived;
     asker->channel.user = asker;
     asker->socket = -1;
-    asker->local = bps_bench_channel_is_local(&asker->channel);
+    asker->local = !asker->alone && bps_bench_channel_is_local(&asker->channel);
     bps_status status = bps_bench_channel_dial(&asker->channel, address, report);
     if (status == BPS_OK) {
         status = ask(asker, &hello, 1, BPS_BENCH_HELLO, report);
     }
-    return status == BPS_OK && !asker->local ? open_socket(asker, address, report) : status;
+    return status == BPS_OK && !asker->local && !asker->alone ? open_socket(asker, address, report) : status;
 }
 
 void bps_bench_asker_end(struct bps_bench_asker *asker)

@@ -19,44 +19,35 @@
 #include "plugin/use.h"
 #include "bench/bench.h"
 #include "bench/plain.h"
+#include "bench/reducer.h"
 #include "tools/plan.h"
 
 #define NAME        BPS_BENCH_NAME
 #define ROUND_BYTES (64u << 20) /* small buffers are gone through again and again */
 
-enum step { COPY, FOLD, REDUCE, REDUCE_MANY, FINISH, STEPS };
-
-static const char *const step_names[STEPS] = {"copy", "fold", "reduce", "reduce4", "finish"};
-
-/* The buffers of one size; accumulators may have elements that are four times as wide. */
-struct bench {
-    struct bps_kernels kernels;
-    size_t bytes, count; /* of a source, of type `dtype` */
-    uint32_t dtype;
-    uint8_t *a, *b, *dst, *acc;
-};
+const char *const bps_bench_sums_names[BPS_BENCH_SUMS_STEPS] = {"copy", "fold", "reduce", "reduce4", "finish"};
 
 /* The width of an accumulator's element, in those of a source. */
-static size_t widening(const struct bench *m)
+static size_t widening(const struct bps_bench_sums *m)
 {
     return bps_dtype_size(m->kernels.accumulator) / bps_dtype_size(m->dtype);
 }
 
-static void run_kernel(const struct bench *m, enum step step)
+static void run_kernel(const struct bps_bench_sums *m, enum bps_bench_sums_step step)
 {
     const void *const sources[2] = {m->a, m->b};
     const void *const in_place[4] = {m->dst, m->a, m->b, m->acc};
     switch (step) {
-    case FOLD:
+    case BPS_BENCH_FOLD:
         m->kernels.fold(m->kernels.context, m->acc, m->a, m->count, 1);
         break;
-    case REDUCE:
+    case BPS_BENCH_REDUCE:
         m->kernels.reduce(m->kernels.context, m->dst, sources, NULL, 2, m->count, 1, 1);
         break;
-    case REDUCE_MANY:
+    case BPS_BENCH_REDUCE_MANY:
         m->kernels.reduce(m->kernels.context, m->dst, in_place, NULL, 4, m->count, 1, 1);
         break;
-    case FINISH:
+    case BPS_BENCH_FINISH:
         m->kernels.finish(m->kernels.context, m->dst, m->acc, m->count, 1, 1);
         break;
     default:
@@ -64,19 +55,19 @@ static void run_kernel(const struct bench *m, enum step step)
     }
 }
 
-static void run_plain(const struct bench *m, enum step step)
+static void run_plain(const struct bps_bench_sums *m, enum bps_bench_sums_step step)
 {
     switch (step) {
-    case FOLD:
+    case BPS_BENCH_FOLD:
         bps_plain_fold(m->acc, m->a, m->bytes, widening(m));
         break;
-    case REDUCE:
+    case BPS_BENCH_REDUCE:
         bps_plain_reduce(m->dst, m->a, m->b, m->bytes);
         break;
-    case REDUCE_MANY:
+    case BPS_BENCH_REDUCE_MANY:
         bps_plain_reduce_many(m->dst, m->a, m->b, m->acc, m->bytes);
         break;
-    case FINISH:
+    case BPS_BENCH_FINISH:
         bps_plain_finish(m->dst, m->acc, m->bytes, widening(m));
         break;
     default:
@@ -85,18 +76,20 @@ static void run_plain(const struct bench *m, enum step step)
 }
 
 /* Bytes read and written. */
-static double traffic(const struct bench *m, enum step step)
+static double traffic(const struct bps_bench_sums *m, enum bps_bench_sums_step step)
 {
     double source = (double)m->bytes, accumulator = source * (double)widening(m);
-    const double bytes[STEPS] = {
-        [COPY] = 2 * source,        [FOLD] = source + 2 * accumulator, [REDUCE] = 3 * source,
-        [REDUCE_MANY] = 5 * source, [FINISH] = accumulator + source,
+    const double bytes[BPS_BENCH_SUMS_STEPS] = {
+        [BPS_BENCH_SUMS_COPY] = 2 * source,        [BPS_BENCH_FOLD] = source + 2 * accumulator,
+        [BPS_BENCH_REDUCE] = 3 * source,           [BPS_BENCH_REDUCE_MANY] = 5 * source,
+        [BPS_BENCH_FINISH] = accumulator + source,
     };
     return bytes[step];
 }
 
 /* Bytes per second. The first time does not count: so what ran before leaves no trace in the caches. */
-static double measure(const struct bench *m, enum step step, void (*run)(const struct bench *m, enum step step))
+static double measure(const struct bps_bench_sums *m, enum bps_bench_sums_step step,
+                      void (*run)(const struct bps_bench_sums *m, enum bps_bench_sums_step step))
 {
     size_t repeats = m->bytes < ROUND_BYTES ? ROUND_BYTES / m->bytes : 1;
     run(m, step);
@@ -107,8 +100,17 @@ static double measure(const struct bench *m, enum step step, void (*run)(const s
     return traffic(m, step) * (double)repeats / ((double)(bps_now() - begin) * 1e-9);
 }
 
-/* Ordinary numbers in all types. */
-static void fill(struct bench *m)
+bool bps_bench_sums_of(struct bps_bench_sums *m, const struct bps_instance *reducer)
+{
+    const struct bps_reducer_ops *ops = reducer->ops;
+    BPS_ROOMY(bps_kernels) kernels = {{0}};
+    bps_status status = ops->kernels(reducer->self, BPS_SUM, m->dtype, &kernels.it);
+    m->kernels = kernels.it;
+    m->count = m->bytes / bps_dtype_size(m->dtype);
+    return status == BPS_OK;
+}
+
+void bps_bench_sums_fill(struct bps_bench_sums *m)
 {
     int byte = m->dtype == BPS_BOOL ? 1 : 0x3c;
     memset(m->a, byte, m->bytes);
@@ -117,24 +119,29 @@ static void fill(struct bench *m)
     memset(m->acc, byte, m->count * bps_dtype_size(m->kernels.accumulator));
 }
 
+double bps_bench_sums_measure(const struct bps_bench_sums *m, enum bps_bench_sums_step step)
+{
+    return measure(m, step, run_kernel);
+}
+
 struct row {
-    double rate[STEPS];  /* medians */
-    double ratio[STEPS]; /* median of the rate over that of the plain loop in the same round */
+    double rate[BPS_BENCH_SUMS_STEPS];  /* medians */
+    double ratio[BPS_BENCH_SUMS_STEPS]; /* median of the rate over that of the plain loop in the same round */
 };
 
-static void measure_type(struct bench *m, size_t rounds, struct row *out)
+static void measure_type(struct bps_bench_sums *m, size_t rounds, struct row *out)
 {
-    double *rates = bps_cmd_alloc(STEPS * rounds, sizeof *rates);
-    double *ratios = bps_cmd_alloc(STEPS * rounds, sizeof *ratios);
-    fill(m);
+    double *rates = bps_cmd_alloc(BPS_BENCH_SUMS_STEPS * rounds, sizeof *rates);
+    double *ratios = bps_cmd_alloc(BPS_BENCH_SUMS_STEPS * rounds, sizeof *ratios);
+    bps_bench_sums_fill(m);
     for (size_t i = 0; i < rounds; i++) {
-        for (enum step step = COPY; step < STEPS; step++) {
-            double rate = measure(m, step, run_kernel);
+        for (enum bps_bench_sums_step step = BPS_BENCH_SUMS_COPY; step < BPS_BENCH_SUMS_STEPS; step++) {
+            double rate = bps_bench_sums_measure(m, step);
             rates[step * rounds + i] = rate;
-            ratios[step * rounds + i] = step == COPY ? 1 : rate / measure(m, step, run_plain);
+            ratios[step * rounds + i] = step == BPS_BENCH_SUMS_COPY ? 1 : rate / measure(m, step, run_plain);
         }
     }
-    for (enum step step = COPY; step < STEPS; step++) {
+    for (enum bps_bench_sums_step step = BPS_BENCH_SUMS_COPY; step < BPS_BENCH_SUMS_STEPS; step++) {
         out->rate[step] = bps_bench_spread(rates + step * rounds, rounds).median;
         out->ratio[step] = bps_bench_spread(ratios + step * rounds, rounds).median;
     }
@@ -156,28 +163,28 @@ static void print_head(const struct bps_bench_request *request, const struct bps
            "rounds\n\n",
            reducer->name, reducer->loaded->plugin->name, about[0] != '\0' ? ", " : "", about, (long)request->rounds);
     printf("%-10s%-14s%12s", "size", "type", "memcpy");
-    for (enum step step = FOLD; step < STEPS; step++) {
-        printf("%18s", step_names[step]);
+    for (enum bps_bench_sums_step step = BPS_BENCH_FOLD; step < BPS_BENCH_SUMS_STEPS; step++) {
+        printf("%18s", bps_bench_sums_names[step]);
     }
     putchar('\n');
 }
 
-static void print_row(const struct bps_bench_load *load, const struct bench *m, const struct row *row)
+static void print_row(const struct bps_bench_load *load, const struct bps_bench_sums *m, const struct row *row)
 {
-    printf("%-10s%-14s%12s", load->name, bps_dtype_name(m->dtype), bps_bytes_text(row->rate[COPY]));
-    for (enum step step = FOLD; step < STEPS; step++) {
+    printf("%-10s%-14s%12s", load->name, bps_dtype_name(m->dtype), bps_bytes_text(row->rate[BPS_BENCH_SUMS_COPY]));
+    for (enum bps_bench_sums_step step = BPS_BENCH_FOLD; step < BPS_BENCH_SUMS_STEPS; step++) {
         printf("%12s %5.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
     }
     putchar('\n');
     fflush(stdout);
 }
 
-static json_t *row_json(const struct bench *m, const struct row *row)
+static json_t *row_json(const struct bps_bench_sums *m, const struct row *row)
 {
     json_t *rates = json_object(), *ratios = json_object();
-    for (enum step step = COPY; step < STEPS; step++) {
-        json_object_set_new(rates, step_names[step], json_real(row->rate[step]));
-        json_object_set_new(ratios, step_names[step], json_real(row->ratio[step]));
+    for (enum bps_bench_sums_step step = BPS_BENCH_SUMS_COPY; step < BPS_BENCH_SUMS_STEPS; step++) {
+        json_object_set_new(rates, bps_bench_sums_names[step], json_real(row->rate[step]));
+        json_object_set_new(ratios, bps_bench_sums_names[step], json_real(row->ratio[step]));
     }
     return json_pack("{s:s, s:I, s:o, s:o}", "dtype", bps_dtype_name(m->dtype), "bytes", (json_int_t)m->bytes,
                      "bytes_per_second", rates, "ratio_to_plain_loop", ratios);
@@ -193,7 +200,7 @@ static int show(const struct bps_bench_request *request, const struct bps_instan
 
 /* ---- the whole ---- */
 
-static bool open_buffers(struct bench *m, size_t bytes)
+bool bps_bench_sums_open(struct bps_bench_sums *m, size_t bytes)
 {
     m->bytes = bytes;
     m->a = malloc(bytes);
@@ -203,7 +210,7 @@ static bool open_buffers(struct bench *m, size_t bytes)
     return m->a != NULL && m->b != NULL && m->dst != NULL && m->acc != NULL;
 }
 
-static void close_buffers(struct bench *m)
+void bps_bench_sums_close(struct bps_bench_sums *m)
 {
     free(m->a);
     free(m->b);
@@ -214,25 +221,23 @@ static void close_buffers(struct bench *m)
 static int run_load(const struct bps_bench_request *request, const struct bps_bench_load *load,
                     const struct bps_instance *reducer, json_t *rows)
 {
-    const struct bps_reducer_ops *ops = reducer->ops;
-    struct bench m = {.bytes = 0};
+    struct bps_bench_sums m = {.bytes = 0};
     struct row row;
     int result = 0;
-    if (!open_buffers(&m, load->elements * sizeof(float))) {
+    if (!bps_bench_sums_open(&m, load->elements * sizeof(float))) {
         result = bps_cmd_failure(NAME, "no memory for %s", load->name);
     }
     for (m.dtype = 0; m.dtype < BPS_DTYPES && result == 0; m.dtype++) {
-        if (ops->kernels(reducer->self, BPS_SUM, m.dtype, &m.kernels) != BPS_OK) {
+        if (!bps_bench_sums_of(&m, reducer)) {
             continue;
         }
-        m.count = m.bytes / bps_dtype_size(m.dtype);
         measure_type(&m, (size_t)request->rounds, &row);
         json_array_append_new(rows, row_json(&m, &row));
         if (!request->json) {
             print_row(load, &m, &row);
         }
     }
-    close_buffers(&m);
+    bps_bench_sums_close(&m);
     return result;
 }
 

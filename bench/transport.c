@@ -28,11 +28,6 @@ static const uint32_t latency_bytes[] = {8, 256, 1024, 4096};
 
 /* ---- the listening process ---- */
 
-struct listener {
-    pid_t pid;
-    char address[128];
-};
-
 /* The words of its command line; the user's settings hold for both ends. */
 static char **command(const struct bps_bench_request *request, const char *self, const char *name)
 {
@@ -91,7 +86,7 @@ static pid_t start_process(char **words, int out)
     return pid;
 }
 
-static void stop_listener(struct listener *listener)
+void bps_bench_listener_stop(struct bps_bench_listener *listener)
 {
     if (listener->pid > 0) {
         kill(listener->pid, SIGKILL); /* it has nothing to tidy up */
@@ -100,7 +95,7 @@ static void stop_listener(struct listener *listener)
     listener->pid = 0;
 }
 
-static int start_listener(const struct bps_bench_request *request, const char *name, struct listener *out)
+int bps_bench_listener_start(const struct bps_bench_request *request, const char *name, struct bps_bench_listener *out)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0) {
@@ -113,7 +108,7 @@ static int start_listener(const struct bps_bench_request *request, const char *n
     bool started = out->pid > 0 && read_address(ends[0], out->address, sizeof out->address);
     close(ends[0]);
     if (!started) {
-        stop_listener(out);
+        bps_bench_listener_stop(out);
         return bps_cmd_failure(NAME, "transport %s: the other process does not listen", name);
     }
     return 0;
@@ -183,19 +178,19 @@ static int run_transport(const struct bps_bench_request *request, const struct b
                          json_t *all)
 {
     struct bps_bench_asker asker = {.rounds = (size_t)request->rounds};
-    struct listener listener = {.pid = 0};
+    struct bps_bench_listener listener = {.pid = 0};
     struct bps_report report = {""};
     int result = 0;
     if (bps_bench_channel_open(&asker.channel, conf, name, &report) != BPS_OK) {
         result = bps_cmd_failure(NAME, "%s", report.text);
     } else if (request->connect == NULL) {
-        result = start_listener(request, name, &listener);
+        result = bps_bench_listener_start(request, name, &listener);
     }
     if (result == 0) {
         result = measure(request, &asker, request->connect ? request->connect : listener.address, all);
     }
     bps_bench_channel_close(&asker.channel);
-    stop_listener(&listener);
+    bps_bench_listener_stop(&listener);
     return result;
 }
 

@@ -3,6 +3,8 @@
 #ifndef BPS_BENCH_TRANSPORT_H
 #define BPS_BENCH_TRANSPORT_H
 
+#include <sys/types.h>
+
 #include "bench/bench.h"
 #include "bench/channel.h"
 
@@ -29,6 +31,17 @@ bool bps_bench_socket_stream(int fd, const uint8_t *memory, size_t bytes, uint64
 /* Listens, prints how the other end is started, and answers one peer until it has enough. An exit status. */
 int bps_bench_transport_answer(const struct bps_bench_request *request, const char *name);
 
+/* ---- transport.c: the other end, in a process of this host that this one has started ---- */
+
+struct bps_bench_listener {
+    pid_t pid; /* 0: there is none */
+    char address[128];
+};
+
+/* Prints what is wrong; returns an exit status. */
+int bps_bench_listener_start(const struct bps_bench_request *request, const char *name, struct bps_bench_listener *out);
+void bps_bench_listener_stop(struct bps_bench_listener *listener);
+
 /* ---- measure.c: the asking end ---- */
 
 struct bps_bench_latency {
@@ -52,6 +65,7 @@ struct bps_bench_asker {
     int socket; /* to compare with; -1: none */
     size_t rounds;
     bool local;
+    bool alone;            /* compared with nothing */
     uint64_t since, trips; /* of the trip under way; how many are to come */
     double *trip;          /* where its seconds go */
     struct bps_bench_message answer;

@@ -19,7 +19,7 @@ offered run byteps r
 offered --hosts\ --hostfile\ --host-discovery-script byteps run --ho
 offered horovod byteps run --as ""
 offered info byteps plugin in
-offered "list info new check" byteps plugin ""
+offered "list info new check bench" byteps plugin ""
 offered "compressor framework reducer stage transport" byteps plugin new ""
 offered "" byteps plugin new stage ""
 offered "--build --bandwidth" byteps info --b

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plugin.c - `byteps plugin list` shows what the plugin directories hold, without running any of it;
- * `byteps plugin info` opens one plugin and shows its options; `byteps plugin new` begins one, and
- * `byteps plugin check` tests one.
+ * `byteps plugin info` opens one plugin and shows its options; `byteps plugin new` begins one,
+ * `byteps plugin check` tests one, and `byteps plugin bench` measures one.
  */
 #include <getopt.h>
 #include <jansson.h>
@@ -11,9 +11,11 @@
 
 #include "base/array.h"
 #include "conf/option.h"
+#include "conf/value.h"
 #include "plugin/registry.h"
 #include "tools/check/command.h"
 #include "tools/cmd.h"
+#include "tools/plugin_bench.h"
 #include "tools/plugin_new.h"
 #include "tools/plugin_serves.h"
 
@@ -24,6 +26,8 @@ static const char help_text[] =
     "       byteps plugin new KIND NAME\n"
     "       byteps plugin check NAME|FILE [--kind KIND] [--set OPTION=VALUE]...\n"
     "                           [--only TEXT] [--limit SECONDS] [--json]\n"
+    "       byteps plugin bench NAME|FILE [--kind KIND] [--set OPTION=VALUE]...\n"
+    "                           [--bytes SIZE]... [--rounds R] [--json]\n"
     "\n"
     "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the\n"
     "plugin directory, and why one of them would be refused; of a framework binding,\n"
@@ -33,13 +37,20 @@ static const char help_text[] =
     "configuration and a Makefile for: make && make check && make install\n"
     "check runs the conformance suite of the plugin's kind, each test in a process of\n"
     "its own, and prints TAP; the exit status is 1 if a test has failed.\n"
+    "bench measures a plugin in turn with the reference of its kind: a transport with\n"
+    "tcp, a reducer with cpu, a compressor with that of BytePS which codes to nearly\n"
+    "as many bytes, a stage with a copy.\n"
     "\n"
     "      --kind KIND        transport, reducer, compressor, stage, launcher or\n"
     "                         framework; needed where several have this name\n"
     "      --json             print JSON\n"
-    "      --set OPTION=VALUE for check: an option of the plugin; may be repeated\n"
+    "      --set OPTION=VALUE for check and bench: an option of the plugin; may be\n"
+    "                         repeated\n"
     "      --only TEXT        for check: tests with TEXT in their names\n"
     "      --limit SECONDS    for check: what a test may take (default: 10)\n"
+    "      --bytes SIZE       for bench: of a message, buffer or partition; may be\n"
+    "                         repeated (default: 64KiB and 4MiB)\n"
+    "      --rounds R         for bench: of each figure (default: 10)\n"
     "      --help             print this\n";
 /* clang-format on */
 
@@ -47,7 +58,8 @@ struct request {
     const char *name; /* of `info`; NULL: `list` */
     uint32_t kind;    /* 0: any */
     bool json;
-    struct bps_check_request check; /* what only `check` takes */
+    struct bps_check_request check;        /* what only `check` takes */
+    struct bps_plugin_bench_request bench; /* what only `bench` takes */
     const char *set[32];
 };
 
@@ -360,6 +372,21 @@ static bool take_limit(const char *text, double *out)
     return end != text && *end == '\0' && *out >= 1 && *out <= 3600;
 }
 
+static bool take_bench(int code, const char *text, struct bps_plugin_bench_request *out)
+{
+    int64_t rounds;
+    if (code == 'b') {
+        bool room = out->sizes < BPS_PLUGIN_BENCH_SIZES;
+        if (room) {
+            out->bytes[out->sizes++] = text;
+        }
+        return room;
+    }
+    bool good = bps_parse_int(text, &rounds) == BPS_OK && rounds >= 1 && rounds <= 10000;
+    out->rounds = good ? (uint32_t)rounds : 0;
+    return good;
+}
+
 static int parse(int argc, char **argv, struct request *out, bool *help)
 {
     static const struct option options[] = {
@@ -368,6 +395,8 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
         {"set", required_argument, NULL, 's'},
         {"only", required_argument, NULL, 'o'},
         {"limit", required_argument, NULL, 'l'},
+        {"bytes", required_argument, NULL, 'b'},
+        {"rounds", required_argument, NULL, 'r'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -402,6 +431,15 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
                 return bps_cmd_usage("plugin", "--limit takes seconds, 1 to 3600, found '%s'", optarg);
             }
             break;
+        case 'b':
+        case 'r':
+            if (!take_bench(code, optarg, &out->bench)) {
+                return bps_cmd_usage("plugin",
+                                     "--rounds takes a number, 1 to 10000, and --bytes is given at most %d "
+                                     "times, found '%s'",
+                                     BPS_PLUGIN_BENCH_SIZES, optarg);
+            }
+            break;
         case 'h':
             *help = true;
             return 0;
@@ -424,11 +462,41 @@ static int check(int count, char **rest, struct request *request)
     return bps_plugin_check(&request->check);
 }
 
+static int bench(int count, char **rest, struct request *request)
+{
+    if (count != 1) {
+        return bps_cmd_usage("plugin", "bench takes the name or the file of one plugin, found %d", count);
+    }
+    request->bench.plugin = rest[0];
+    request->bench.kind = request->kind;
+    request->bench.json = request->json;
+    request->bench.set = request->set;
+    request->bench.nset = request->check.nset;
+    request->bench.rounds = request->bench.rounds > 0 ? request->bench.rounds : 10;
+    return bps_plugin_bench(&request->bench);
+}
+
+/* Options that mean nothing for a command. */
+static int check_options(const char *word, const struct request *request)
+{
+    bool checks = strcmp(word, "check") == 0, measures = strcmp(word, "bench") == 0;
+    if (request->check.only != NULL && !checks) {
+        return bps_cmd_usage("plugin", "--only is for check");
+    }
+    if (request->check.nset > 0 && !checks && !measures) {
+        return bps_cmd_usage("plugin", "--set is for check and bench");
+    }
+    if ((request->bench.sizes > 0 || request->bench.rounds > 0) && !measures) {
+        return bps_cmd_usage("plugin", "--bytes and --rounds are for bench");
+    }
+    return 0;
+}
+
 static int dispatch(const char *word, int count, char **rest, struct request *request)
 {
-    bool plain = request->check.nset == 0 && request->check.only == NULL;
-    if (!plain && strcmp(word, "check") != 0) {
-        return bps_cmd_usage("plugin", "%s takes neither --set nor --only", word);
+    int wrong = check_options(word, request);
+    if (wrong != 0) {
+        return wrong;
     }
     if (strcmp(word, "list") == 0) {
         if (count > 0 || request->kind) {
@@ -453,7 +521,10 @@ static int dispatch(const char *word, int count, char **rest, struct request *re
     if (strcmp(word, "check") == 0) {
         return check(count, rest, request);
     }
-    return bps_cmd_usage("plugin", "unknown command '%s'; expected list, info, new or check", word);
+    if (strcmp(word, "bench") == 0) {
+        return bench(count, rest, request);
+    }
+    return bps_cmd_usage("plugin", "unknown command '%s'; expected list, info, new, check or bench", word);
 }
 
 int bps_cmd_plugin(int argc, char **argv)
@@ -470,7 +541,7 @@ int bps_cmd_plugin(int argc, char **argv)
         return bps_cmd_finish("plugin", 0);
     }
     if (optind == argc) {
-        return bps_cmd_usage("plugin", "no command given; expected list, info, new or check");
+        return bps_cmd_usage("plugin", "no command given; expected list, info, new, check or bench");
     }
     return dispatch(argv[optind], argc - optind - 1, argv + optind + 1, &request);
 }

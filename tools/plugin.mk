@@ -11,9 +11,12 @@
 #   CHECK_PROGRAM  a program of that command that is made of one file in C, with libbyteps: one of this folder, or
 #                  sum, which BytePS has
 #   CHECK_OPTIONS  further options of `byteps run` for it
+#   BENCH_FLAGS    options of `byteps plugin bench`, such as --bytes 1MiB
 #
-# `make check` runs the conformance suite of the kind, `byteps plugin check`, and then a job with the plugin.
-# make, make check, make install, make uninstall, make clean. CC, CFLAGS, DESTDIR, plugindir and so on are as usual.
+# `make check` runs the conformance suite of the kind, `byteps plugin check`, and then a job with the plugin;
+# `make bench` measures it beside the reference of its kind, `byteps plugin bench`.
+# make, make check, make bench, make install, make uninstall, make clean. CC, CFLAGS, DESTDIR, plugindir and so on are
+# as usual.
 
 PKG_CONFIG ?= pkg-config
 INSTALL ?= install
@@ -50,6 +53,9 @@ ifneq ($(plugin_kind),framework)
 endif
 	$(byteps_here) run -n 2 -s 1 --conf $(plugin_name).conf $(CHECK_OPTIONS) -- $(CHECK)
 
+bench: $(PLUGIN).so
+	$(byteps_here) plugin bench ./$(PLUGIN).so $(BENCH_FLAGS)
+
 install: $(PLUGIN).so
 	$(INSTALL) -d $(DESTDIR)$(plugindir)
 	$(INSTALL) -m 644 $(PLUGIN).so $(DESTDIR)$(plugindir)
@@ -60,4 +66,4 @@ uninstall:
 clean:
 	rm -f $(PLUGIN).so $(CHECK_PROGRAM)
 
-.PHONY: all check install uninstall clean
+.PHONY: all check bench install uninstall clean

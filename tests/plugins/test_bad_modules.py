@@ -596,10 +596,10 @@ class Names(Case):
         hint = "Try 'byteps plugin --help'.\n"
         self.assertEqual(
             self.error("lisp", status=2),
-            f"byteps plugin: unknown command 'lisp'; expected list, info, new or check\n{hint}",
+            f"byteps plugin: unknown command 'lisp'; expected list, info, new, check or bench\n{hint}",
         )
         self.assertEqual(
-            self.error(status=2), f"byteps plugin: no command given; expected list, info, new or check\n{hint}"
+            self.error(status=2), f"byteps plugin: no command given; expected list, info, new, check or bench\n{hint}"
         )
         self.assertEqual(
             self.error("info", status=2), f"byteps plugin: info takes the name of one plugin, found 0\n{hint}"

@@ -24,6 +24,9 @@ class New(installation.Case):
                 folder = self.new(kind, name)
                 self.run_in(folder, "make")
                 self.run_in(folder, "make", "check")
+                if kind != "framework":
+                    measured = self.run_in(folder, "make", "bench", "BENCH_FLAGS=--bytes 4KiB --rounds 1").stdout
+                    self.assertIn(f"{kind} {name} beside ", measured)
                 self.run_in(folder, "byteps", "plugin", "info", name, status=1)
                 self.run_in(folder, "make", "install")
                 installed = self.run_in(self.work, "byteps", "plugin", "info", name, "--kind", kind).stdout
