@@ -174,6 +174,22 @@ TRANSPORT = {
     "CHANNEL_LEAKS": ("nothing is left behind", "leaks bytes of memory"),
     "CHANNEL_LEAKS_DESCRIPTOR": ("nothing is left behind", "leaks descriptors"),
     "HUNDRED_CRASH": ("a hundred at once", "of 100 at once: ended by signal 11"),
+    "FRAME_WITHOUT_SIZE": ("with a key", "`size` of the frame for `next` is 0"),
+    "LOAN_WITHOUT_SIZE": ("loans", "`size` of a loan is 0"),
+    "LOAN_OTHER_BYTES": ("loans", "a loan has 242732 bytes, its frame 242733"),
+    "LOAN_HALF_MAPPED": ("loans", "of `data` and `answer` of a loan one is NULL"),
+    "LOAN_AFTER_PLACE": ("loans", "lend is called after place or take"),
+    "LOAN_READS_WRONG": ("loans", "that are lent, is not what was sent"),
+    "LOAN_WRITES_WRONG": ("loans", "byte 0 of 38 of the answer to frame 19 is not what was written"),
+    "LOAN_WRITES_NOTHING": ("loans", "byte 0 of 38 of the answer to frame 19 is not what was written"),
+    "LOAN_WRITES_AT_START": ("loans", "byte 19 of 38 of the answer to frame 19 is not what was written"),
+    "LOAN_SENT_BEFORE": ("loans", "sent is called with a cookie of no frame that is under way"),
+    "LOAN_SENT_NEVER": ("loans", "nothing more happens: the end that has dialled"),
+    "LOAN_SENT_TWICE": ("loans", "sent is called with a cookie of no frame that is under way"),
+    "LOAN_RETURN_LOST": ("loans", "sent was not called just before the header of the frame that returns the loan"),
+    "LOAN_CHANGED": ("loans", "38 bytes that are lent, is not what was sent"),
+    "LOAN_CHANGED_AT_END": ("finish from", "which is lent, has changed"),
+    "LOAN_OF_DROPPED": ("drop from", "of a payload, which it may no longer use"),
 }
 
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * transport_faulty.c - the transport that `byteps plugin new` writes, frames over TCP, with one fault of those that
- * `byteps plugin check` must find: the one that -DFAULT=NAME chooses, or none.
+ * `byteps plugin check` must find: the one that -DFAULT=NAME chooses, or none. Where both ends of a channel are in this
+ * process it lends the payloads that are answered.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -22,6 +23,7 @@
 #define TURN_BYTES (4u << 20) /* of one channel; then the others have their turn */
 #define LINGER_NS  5000000000u
 #define RETRY_NS   100000000u
+#define LOANS      8 /* of one end at once; further frames are sent */
 
 enum fault {
     NONE,
@@ -86,6 +88,22 @@ enum fault {
     CHANNEL_LEAKS,
     CHANNEL_LEAKS_DESCRIPTOR,
     HUNDRED_CRASH,
+    FRAME_WITHOUT_SIZE,
+    LOAN_WITHOUT_SIZE,
+    LOAN_OTHER_BYTES,
+    LOAN_HALF_MAPPED,
+    LOAN_AFTER_PLACE,
+    LOAN_READS_WRONG,
+    LOAN_WRITES_WRONG,
+    LOAN_WRITES_NOTHING,
+    LOAN_WRITES_AT_START,
+    LOAN_SENT_BEFORE,
+    LOAN_SENT_NEVER,
+    LOAN_SENT_TWICE,
+    LOAN_RETURN_LOST,
+    LOAN_CHANGED,
+    LOAN_CHANGED_AT_END,
+    LOAN_OF_DROPPED,
 };
 
 /* In the place of calls that a compiler might leave out. */
@@ -117,6 +135,19 @@ struct faulty_listener {
     int fd;
 };
 
+/* A frame that is lent, at its sender's end: the number-th one of the channel, and the one that has returned it. */
+struct faulty_lent {
+    struct bps_frame frame;
+    uint64_t number, returned;
+    bool used, over;
+};
+
+/* The same at the end that has borrowed it. */
+struct faulty_borrowed {
+    struct bps_loan loan; /* the first field: the core's address of it is that of the whole */
+    struct faulty_lent *lent;
+};
+
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
     struct faulty_transport *transport;
@@ -137,6 +168,13 @@ struct bps_channel {
     char *opened; /* where the whole payload goes */
     void *ticket;
     uint32_t have, length, offset, kept;
+    /* Loans. */
+    struct bps_channel *other; /* the other end, if it is in this process and has not ended */
+    struct faulty_lent lent[LOANS];
+    struct faulty_borrowed borrowed[LOANS];
+    uint64_t frames_out, frames_in;
+    uint16_t port; /* of the end that has dialled */
+    bool near;     /* there has been `other` */
 };
 
 struct faulty_transport {
@@ -148,7 +186,8 @@ struct faulty_transport {
     char scratch[BPS_SINK_GRAIN + SCRATCH];
 };
 
-static unsigned dialled, frames; /* which a transport must not have */
+static unsigned dialled, frames;         /* which a transport must not have */
+static struct bps_channel *calling[256]; /* ends that have dialled, by port: the other one may be accepted here */
 
 static void faulty_turn(void *arg);
 
@@ -184,6 +223,13 @@ static void faulty_drop(struct bps_channel *channel)
         close(channel->fd);
     }
     channel->fd = -1;
+    if (channel->other) {
+        channel->other->other = NULL;
+        faulty_schedule(channel->other->transport);
+    }
+    if (calling[channel->port % 256] == channel) {
+        calling[channel->port % 256] = NULL;
+    }
     faulty_schedule(channel->transport);
     if (has(DROP_TELLS) && channel->events) {
         channel->events->closed(channel->user, BPS_OK, "dropped");
@@ -192,6 +238,11 @@ static void faulty_drop(struct bps_channel *channel)
 
 static void faulty_end(struct bps_channel *channel, bps_status status, const char *text)
 {
+    for (int i = 0; i < LOANS; i++) {
+        if (has(LOAN_CHANGED_AT_END) && channel->other && channel->borrowed[i].lent) {
+            ((char *)channel->borrowed[i].loan.data)[0] ^= 1;
+        }
+    }
     faulty_drop(channel);
     channel->events->closed(channel->user, has(CLOSED_POSITIVE) ? 4 : status, has(CLOSED_SAYS_NOTHING) ? "" : text);
     if (has(CLOSED_TWICE)) {
@@ -236,6 +287,163 @@ static struct bps_channel *faulty_adopt(struct faulty_transport *transport, int 
     return channel;
 }
 
+/* ---- loans, between two ends of this process ---- */
+
+/* The frame that is about to leave is lent. */
+static void faulty_lend(struct bps_channel *channel)
+{
+    struct faulty_lent *lent = channel->lent;
+
+    while (lent < channel->lent + LOANS && lent->used) {
+        lent++;
+    }
+    if (channel->other && channel->frame.answer && channel->frame.bytes > 0 && lent < channel->lent + LOANS) {
+        *lent = (struct faulty_lent){.frame = channel->frame, .number = channel->frames_out, .used = true};
+        channel->frame.bytes = 0;
+    }
+}
+
+/* The frame that is about to leave returns a loan. */
+static void faulty_give_back(struct bps_channel *channel)
+{
+    struct faulty_borrowed *borrowed = (struct faulty_borrowed *)channel->frame.returns;
+
+    if (borrowed && channel->other && !has(LOAN_RETURN_LOST)) {
+        borrowed->lent->returned = channel->frames_out;
+    }
+    if (borrowed) {
+        borrowed->lent = NULL;
+    }
+}
+
+/* What was lent and is over, or back with the frame of this number: 0 is that of none. */
+static void faulty_came_back(struct bps_channel *channel, uint64_t number)
+{
+    for (int i = 0; i < LOANS && !faulty_gone(channel); i++) {
+        struct faulty_lent *lent = &channel->lent[i];
+        if (lent->used && (number > 0 ? lent->returned == number : lent->over)) {
+            lent->used = false;
+            for (int j = 0; j < 1 + has(LOAN_SENT_TWICE) - has(LOAN_SENT_NEVER) && !faulty_gone(channel); j++) {
+                channel->events->sent(channel->user, lent->frame.cookie);
+            }
+        }
+    }
+}
+
+/* The core wants the bytes; from within each call it may end one of the two channels. */
+static void faulty_copy_loan(struct bps_channel *channel, const struct faulty_lent *lent)
+{
+    struct bps_sink *sink = channel->sink;
+
+    while (!faulty_gone(channel) && channel->other && channel->offset < channel->length) {
+        uint32_t missing = channel->length - channel->offset, bytes = missing;
+        char *place = sink->place(sink, channel->offset, &bytes);
+        if (faulty_gone(channel) || !channel->other) {
+            return;
+        }
+        if (!place) {
+            place = channel->transport->scratch;
+            bytes = missing < SCRATCH ? missing : SCRATCH;
+        }
+        memcpy(place, (const char *)lent->frame.payload + channel->offset, bytes);
+        channel->offset += sink->take(sink, channel->offset, place, bytes);
+    }
+}
+
+static bps_status faulty_offer(struct bps_channel *channel, struct faulty_lent *lent)
+{
+    struct faulty_borrowed *borrowed = channel->borrowed;
+    uint32_t bytes = 1;
+    bool mapped = has(LOAN_CHANGED) || has(LOAN_CHANGED_AT_END);
+
+    while (borrowed->lent) { /* there is one: no more than LOANS are lent */
+        borrowed++;
+    }
+    borrowed->lent = lent;
+    borrowed->loan = (struct bps_loan){.size = has(LOAN_WITHOUT_SIZE) ? 0 : sizeof borrowed->loan,
+                                       .data = mapped || has(LOAN_HALF_MAPPED) ? lent->frame.payload : NULL,
+                                       .answer = mapped ? lent->frame.answer : NULL,
+                                       .bytes = channel->length - has(LOAN_OTHER_BYTES)};
+    if (has(LOAN_AFTER_PLACE)) {
+        channel->sink->place(channel->sink, 0, &bytes);
+    }
+    bps_status status = channel->sink->lend(channel->sink, &borrowed->loan);
+    if (status != BPS_OK) {
+        borrowed->lent = NULL;
+    } else if (has(LOAN_SENT_BEFORE) && channel->other) {
+        channel->other->events->sent(channel->other->user, lent->frame.cookie);
+    } else if (has(LOAN_CHANGED) && channel->other) {
+        ((char *)lent->frame.payload)[0] ^= 1;
+    }
+    return status;
+}
+
+/* Of two ends in this process the one that is left cannot tell what was lent. */
+static bool faulty_left_alone(struct bps_channel *channel)
+{
+    if (channel->near && !channel->other && !channel->finishing) {
+        faulty_end(channel, BPS_ERR_IO, "closed by the peer");
+    }
+    return faulty_gone(channel);
+}
+
+/* The header of a frame has come that the other end may have lent: true if so. */
+static bool faulty_borrow(struct bps_channel *channel)
+{
+    struct faulty_lent *lent = channel->other ? channel->other->lent : NULL;
+    bps_status status = BPS_AGAIN;
+    int i = 0;
+
+    while (lent && i < LOANS && !(lent[i].used && lent[i].number == channel->frames_in)) {
+        i++;
+    }
+    if (!lent || i == LOANS) {
+        return false;
+    }
+    if (channel->sink->lend) {
+        status = faulty_offer(channel, &lent[i]);
+    }
+    if (!faulty_gone(channel) && status < 0) {
+        faulty_end(channel, status, "a loan was not accepted");
+    } else if (!faulty_gone(channel) && status == BPS_AGAIN) {
+        faulty_copy_loan(channel, &lent[i]);
+    }
+    if (!faulty_gone(channel) && status != BPS_OK && !faulty_left_alone(channel)) {
+        lent[i].over = true;
+        faulty_schedule(channel->other->transport);
+    }
+    channel->have = 0;
+    return true;
+}
+
+static bps_status faulty_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
+                                   uint32_t bytes)
+{
+    const struct faulty_lent *lent = ((struct faulty_borrowed *)loan)->lent;
+
+    if (!channel->other) {
+        return BPS_ERR_IO;
+    }
+    memcpy(to, (const char *)lent->frame.payload + offset, bytes);
+    ((char *)to)[bytes - 1] ^= has(LOAN_READS_WRONG);
+    return BPS_OK;
+}
+
+static bps_status faulty_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
+                                    const void *from, uint32_t bytes)
+{
+    const struct faulty_lent *lent = ((struct faulty_borrowed *)loan)->lent;
+
+    if (!channel->other) {
+        return BPS_ERR_IO;
+    }
+    if (!has(LOAN_WRITES_NOTHING) && bytes > 0) {
+        memcpy((char *)lent->frame.answer + (has(LOAN_WRITES_AT_START) ? 0 : offset), from, bytes);
+        ((char *)lent->frame.answer)[offset] ^= has(LOAN_WRITES_WRONG);
+    }
+    return BPS_OK;
+}
+
 /* ---- receiving ---- */
 
 static void faulty_begin_frame(struct bps_channel *channel)
@@ -250,6 +458,11 @@ static void faulty_begin_frame(struct bps_channel *channel)
     channel->length = (uint32_t)h[0] | (uint32_t)h[1] << 8 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 24;
     channel->offset = channel->kept = 0;
     channel->sink = NULL;
+    channel->frames_in++;
+    faulty_came_back(channel, channel->frames_in);
+    if (faulty_gone(channel)) {
+        return;
+    }
     channel->header[50] ^= has(HEADER_CHANGED) || (has(HEADER_CHANGED_LATE) && ++frames % 700 == 0) ||
                            (has(PROCESS_SHARES) && dialled == 0);
     status = channel->events->header(channel->user, h, &channel->sink);
@@ -266,6 +479,9 @@ static void faulty_begin_frame(struct bps_channel *channel)
     }
     channel->have = channel->length > 0 ? BPS_HEADER_BYTES : 0;
     channel->opened = NULL;
+    if (faulty_left_alone(channel) || faulty_borrow(channel)) {
+        return;
+    }
     if (channel->length >= 4096 && channel->sink->open && !has(OPEN_LATE)) {
         channel->opened = channel->sink->open(channel->sink, &channel->ticket);
         if (has(OPEN_TWICE) && !faulty_gone(channel)) {
@@ -416,7 +632,7 @@ static bool faulty_next(struct bps_channel *channel)
     if (channel->sending || !channel->kicked) {
         return channel->sending;
     }
-    channel->frame.size = channel->stash.size = sizeof channel->frame;
+    channel->frame.size = channel->stash.size = has(FRAME_WITHOUT_SIZE) ? 0 : sizeof channel->frame;
     channel->kicked = false; /* a kick from within `next` counts */
     channel->sending = channel->stashed || channel->events->next(channel->user, &channel->frame) == BPS_OK;
     channel->frame = channel->stashed ? channel->stash : channel->frame;
@@ -431,6 +647,11 @@ static bool faulty_next(struct bps_channel *channel)
     channel->kicked = channel->kicked && !has(NEXT_LOSES_KICK);
     channel->kicked |= channel->sending;
     channel->written = 0;
+    if (channel->sending) {
+        channel->frames_out++;
+        faulty_give_back(channel);
+        faulty_lend(channel);
+    }
     return channel->sending;
 }
 
@@ -438,6 +659,11 @@ static void faulty_sent(struct bps_channel *channel)
 {
     void *cookie = has(SENT_LOSES_COOKIE) ? NULL : channel->frame.cookie;
 
+    for (int i = 0; i < LOANS; i++) {
+        if (channel->lent[i].used && channel->lent[i].number == channel->frames_out) {
+            return; /* when the loan is over */
+        }
+    }
     if (!has(SENT_NEVER) && (!has(SENT_EARLY) || channel->sending)) {
         channel->events->sent(channel->user, cookie);
     }
@@ -557,6 +783,7 @@ static void faulty_work(struct bps_channel *channel)
         }
         return;
     }
+    faulty_came_back(channel, 0);
     faulty_receive(channel);
     faulty_send(channel);
     while (has(STOPPED_ASKS) && !faulty_gone(channel) && !channel->writable && channel->sending) {
@@ -587,12 +814,14 @@ static void faulty_work(struct bps_channel *channel)
 static void faulty_touch(struct bps_channel *channel)
 {
     struct bps_channel *other = LIST_FIRST(&channel->transport->channels);
-    volatile char *bytes = has(DROP_READS) && channel->sending ? (char *)channel->frame.header : channel->opened;
+    volatile char *bytes = has(DROP_READS) && channel->sending             ? (char *)channel->frame.header
+                           : has(LOAN_OF_DROPPED) && channel->lent[0].used ? (char *)channel->lent[0].frame.answer
+                                                                           : channel->opened;
 
     if (has(DROP_ASKS)) {
         channel->frame.size = sizeof channel->frame;
         channel->events->next(channel->user, &channel->frame);
-    } else if (bytes && (has(DROP_READS) || has(DROP_WRITES))) {
+    } else if (bytes && (has(DROP_READS) || has(DROP_WRITES) || has(LOAN_OF_DROPPED))) {
         bytes[0] = bytes[0];
     } else if (has(DROP_ENDS_OTHERS) && !faulty_gone(other)) {
         faulty_end(other, BPS_ERR_LOST, "another one was dropped");
@@ -668,6 +897,14 @@ static void faulty_address_text(const struct sockaddr_in *address, char *text, s
     snprintf(text, n, "%s:%u", host, (unsigned)ntohs(address->sin_port));
 }
 
+/* The end of this process that has dialled from that port. */
+static struct bps_channel *faulty_caller(uint16_t port)
+{
+    struct bps_channel *channel = calling[port % 256];
+
+    return channel && channel->port == port ? channel : NULL;
+}
+
 static void faulty_welcome(struct faulty_listener *listener, int fd, const struct sockaddr_in *from)
 {
     struct bps_channel *channel = faulty_adopt(listener->transport, fd, false);
@@ -679,6 +916,12 @@ static void faulty_welcome(struct faulty_listener *listener, int fd, const struc
     }
     faulty_address_text(from, peer, sizeof peer);
     channel->writable = channel->readable = true;
+    channel->other = faulty_caller(ntohs(from->sin_port));
+    channel->near = channel->other != NULL;
+    if (channel->near) {
+        channel->other->other = channel;
+        channel->other->near = true;
+    }
     channel->events =
         listener->accept(listener->arg, channel, has(ACCEPT_WITHOUT_PEER) ? "" : peer, &channel->user, &key);
     if (!channel->events && has(ACCEPT_KEEPS_REFUSED)) {
@@ -795,6 +1038,10 @@ static bps_status faulty_dial(void *instance, const char *address, uint32_t lane
     channel->events = events;
     channel->user = user;
     channel->key = key;
+    if (getsockname(fd, (struct sockaddr *)&peer, &(socklen_t){sizeof peer}) == 0) {
+        channel->port = ntohs(peer.sin_port);
+        calling[channel->port % 256] = channel;
+    }
     dialled++;
     if (has(DIAL_CLOSES_AT_ONCE)) {
         faulty_end(channel, BPS_ERR_IO, "cannot connect");
@@ -876,6 +1123,8 @@ static const struct bps_transport_ops faulty_ops = {
     .drop = faulty_drop,
     .local_host = faulty_local_host,
     .describe = faulty_describe,
+    .loan_read = faulty_loan_read,
+    .loan_write = faulty_loan_write,
 };
 
 /* Its kind, name, version and license. */
