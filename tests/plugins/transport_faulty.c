@@ -88,6 +88,8 @@ enum fault {
     CHANNEL_LEAKS,
     CHANNEL_LEAKS_DESCRIPTOR,
     HUNDRED_CRASH,
+    FINISHED_IS_IO,
+    FINISHED_THERE_IS_LOST,
     FRAME_WITHOUT_SIZE,
     LOAN_WITHOUT_SIZE,
     LOAN_OTHER_BYTES,
@@ -593,6 +595,14 @@ static void faulty_stranger(struct bps_channel *channel)
     }
 }
 
+static bps_status faulty_status_of_end(const struct bps_channel *channel)
+{
+    if (channel->shut) {
+        return has(FINISHED_IS_IO) ? BPS_ERR_IO : BPS_OK;
+    }
+    return has(KILLED_IS_OK) ? BPS_OK : has(FINISHED_THERE_IS_LOST) ? BPS_ERR_LOST : BPS_ERR_IO;
+}
+
 static void faulty_receive(struct bps_channel *channel)
 {
     uint32_t bytes, all = 0;
@@ -611,11 +621,7 @@ static void faulty_receive(struct bps_channel *channel)
             channel->readable = false;
         } else if (got == 0) {
             faulty_stranger(channel);
-            faulty_end(channel,
-                       channel->shut       ? BPS_OK
-                       : has(KILLED_IS_OK) ? BPS_OK
-                                           : BPS_ERR_LOST,
-                       channel->shut ? "closed" : "closed by the peer");
+            faulty_end(channel, faulty_status_of_end(channel), channel->shut ? "closed" : "closed by the peer");
         } else if (errno == EAGAIN || (has(KILLED_NEVER_CLOSES) && !channel->finishing)) {
             channel->readable = false;
         } else if (errno != EINTR) {

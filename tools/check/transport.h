@@ -194,6 +194,8 @@ void bps_pair_connect(struct bps_pair *pair, uint32_t lane);
 void bps_pairs_wait(struct bps_pair *pairs, unsigned count);
 /* Finishes one end of each, and waits until both are closed. */
 void bps_pairs_finish(struct bps_pair *pairs, unsigned count);
+/* After the end in order, of which it looks at the statuses: BPS_OK where `finish` was called, BPS_ERR_IO elsewhere. */
+void bps_pair_check_closed(const struct bps_pair *pair);
 void bps_pair_free(struct bps_pair *pair);
 
 #endif

@@ -137,6 +137,7 @@ void bps_check_transport_refused(struct bps_check *check)
         bps_check_at(check, "accept returns NULL, for the %uth time", i + 1);
         bps_end_dial(&end, sides[1].address, 0);
         bps_sides_wait(check, is_closed, &end, &end, 1);
+        BPS_CHECK(check, end.status == BPS_ERR_IO, "closed is called with status %d; expected BPS_ERR_IO", end.status);
         bps_end_free(&end);
     }
     BPS_CHECK(check, sides[1].refused == 3, "accept was called %u times for 3 channels", sides[1].refused);

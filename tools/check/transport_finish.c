@@ -33,6 +33,7 @@ static void finish_one(struct bps_side sides[2], bool dials)
     struct bps_end *end = dials ? &pair.dials : &pair.listens, *other = dials ? &pair.listens : &pair.dials;
     finish_full(end);
     bps_sides_wait(end->check, both_closed, &pair, &pair.dials, 2);
+    bps_pair_check_closed(&pair);
     BPS_CHECK(end->check, end->handed == end->out.frames && end->sent == end->handed,
               "it is closed when `next` has given %u of %u frames, and `sent` was called for %u", end->handed,
               end->out.frames, end->sent);
@@ -61,6 +62,7 @@ static void finish_and_kick(struct bps_side sides[2])
     bps_end_kick(&pair.dials);
     bps_end_finish(&pair.dials);
     bps_sides_wait(sides[0].check, both_closed, &pair, &pair.dials, 2);
+    bps_pair_check_closed(&pair);
     BPS_CHECK(sides[0].check, pair.listens.received == pair.dials.handed,
               "`next` has given %u frames, and %u have come: is it asked after its last BPS_AGAIN?", pair.dials.handed,
               pair.listens.received);
@@ -76,6 +78,7 @@ static void finish_both(struct bps_side sides[2])
     finish_full(&pair.listens);
     bps_end_finish(&pair.dials);
     bps_sides_wait(sides[0].check, both_closed, &pair, &pair.dials, 2);
+    bps_pair_check_closed(&pair);
     bps_pair_free(&pair);
 }
 

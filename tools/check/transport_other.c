@@ -36,6 +36,8 @@ static void play_there(struct bps_check *check, struct bps_other_page *page, con
     memcpy(page->address, side.address, sizeof page->address);
     page->listens = true;
     bps_sides_wait(check, is_closed, &play, &play.end, 1);
+    BPS_CHECK(check, play.end.status == BPS_ERR_IO,
+              "closed is called with status %d when the other end was finished; expected BPS_ERR_IO", play.end.status);
     page->over = true;
     bps_end_free(&play.end);
     bps_side_close(&side);

@@ -73,6 +73,26 @@ void bps_pairs_wait(struct bps_pair *pairs, unsigned count)
     bps_sides_wait(pairs->dials.check, are_complete, &all, &pairs->dials, 2 * count);
 }
 
+/* `other` may be closed before this one, if it was finished, too. */
+static void check_closed(const struct bps_end *end, const struct bps_end *other)
+{
+    bps_status expected = end->finished ? BPS_OK : BPS_ERR_IO;
+    if (end->closed == 0 || end->dropped || other->dropped || (!end->finished && !other->finished)) {
+        return;
+    }
+    bool second = end->finished && other->finished && end->status == BPS_ERR_IO;
+    BPS_CHECK(end->check, end->status == expected || second,
+              "closed is called with %d (%s) and '%s'; expected %d (%s), as %s was finished, at %s", end->status,
+              bps_strerror(end->status), end->text, expected, bps_strerror(expected),
+              end->finished ? "this end" : "the other end", end->name);
+}
+
+void bps_pair_check_closed(const struct bps_pair *pair)
+{
+    check_closed(&pair->dials, &pair->listens);
+    check_closed(&pair->listens, &pair->dials);
+}
+
 /* Now the one end begins, now the other. */
 void bps_pairs_finish(struct bps_pair *pairs, unsigned count)
 {
@@ -82,4 +102,7 @@ void bps_pairs_finish(struct bps_pair *pairs, unsigned count)
         bps_end_finish(i % 2 == 0 ? &pairs[i].dials : &pairs[i].listens);
     }
     bps_sides_wait(pairs->dials.check, are_over, &all, &pairs->dials, 2 * count);
+    for (unsigned i = 0; i < count; i++) {
+        bps_pair_check_closed(&pairs[i]);
+    }
 }

@@ -69,6 +69,8 @@ static void complete(struct across *across)
     bps_sides_wait(check, all_have_come, across, &across->end, 1);
     bps_end_finish(&across->end);
     bps_sides_wait(check, is_closed, across, &across->end, 1);
+    BPS_CHECK(check, across->end.status == BPS_OK, "closed is called with status %d after finish; expected BPS_OK",
+              across->end.status);
     end_here(across);
     bps_other_end(&across->other);
 }

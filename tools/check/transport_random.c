@@ -67,6 +67,7 @@ static void end(struct play *play, unsigned which)
     struct bps_pair *pair = &play->pairs[which];
     check_left(&pair->dials, &pair->listens);
     check_left(&pair->listens, &pair->dials);
+    bps_pair_check_closed(pair);
     bps_pair_free(pair);
     play->begun[which] = false;
 }

@@ -243,7 +243,7 @@ static void NAME_receive(struct bps_channel *channel)
             channel->progress = true;
             NAME_received(channel, place, (uint32_t)got);
         } else if (got == 0) {
-            NAME_end(channel, channel->shut ? BPS_OK : BPS_ERR_LOST, channel->shut ? "closed" : "closed by the peer");
+            NAME_end(channel, channel->shut ? BPS_OK : BPS_ERR_IO, channel->shut ? "closed" : "closed by the peer");
         } else if (errno == EAGAIN) {
             channel->readable = false;
         } else if (errno != EINTR) {
