@@ -112,6 +112,41 @@ REDUCER = {
 if platform.machine() == "x86_64":
     REDUCER["REDUCE_ROUNDS_ALIKE"] = ("settings", "reduce, sum of float32: ended by signal 8")
 
+DEVICE = {
+    "MARK_NULL": ("marks", "mark returns BPS_OK without a mark"),
+    "MARK_ANY_DEVICE": ("marks", "device -1, which there is not: it returns 0; expected BPS_ERR_INVALID"),
+    "MARK_SAYS_NOTHING": ("marks", "without a text in the report"),
+    "MARK_COPIES_EARLY": (
+        "devices: copies",
+        "a mark of copies behind 24 copies to the device: reached is called before",
+    ),
+    "FOLLOW_IGNORES": (
+        "devices: copies",
+        "follows that of copies behind 24 copies to the device: reached is called before",
+    ),
+    "AWAIT_AT_ONCE": ("marks", "reached is called from within the function that has begun it"),
+    "AWAIT_TWICE": ("marks", "reached is called twice"),
+    "AWAIT_NEVER": ("marks", "12 are never reached or done"),
+    "AWAIT_POSITIVE": ("marks", "reached is called with status 4"),
+    "RELEASE_REACHES": ("marks", "reached is called twice"),
+    "COPY_AT_ONCE": ("devices: copies", "done of a copy is called from within the function that has begun it"),
+    "COPY_TWICE": ("devices: copies", "done of a copy is called twice"),
+    "COPY_NEVER": ("devices: copies", "of 1 marks, copies and reductions, 1 are never reached or done"),
+    "COPY_EARLY": ("devices: copies", "done of a copy is called before the 1 bytes are there"),
+    "COPY_SHORT": ("devices: copies", "done of a copy is called before the 1 bytes are there"),
+    "COPY_BEYOND": ("devices: copies", "touches memory 1 bytes beyond the end of to"),
+    "COPY_WRITES_FROM": ("devices: copies", "writes to byte 0 of from, which it may only read"),
+    "COPY_SWAPS": ("devices: copies", "copy to the device is done before the"),
+    "COPY_RETURNS_ONE": ("devices: copies", "copy returns 1"),
+    "CAN_REDUCE_DIFFERS": ("reductions", "does not say the same each time"),
+    "REDUCE_AT_ONCE": ("reductions", "done of a reduction is called from within the function that has begun it"),
+    "REDUCE_ONE_SOURCE": ("reductions", "reduce, sum of float32, 2 sources, with scales: dst: element"),
+    "REDUCE_WITHOUT_SCALES": ("reductions", "reduce, sum of float32, 2 sources, with scales: dst: element"),
+    "REDUCE_WITHOUT_DIVISOR": ("reductions", "reduce, sum of float32, 2 sources, with scales: dst: element"),
+    "CLOSE_FORGETS": ("devices: close", "are not there: close waits for what is under way"),
+    "CLOSE_TELLS": ("devices: close", "done of a copy is called from within close"),
+}
+
 TRANSPORT = {
     "QUERY_NO_LANES": ("query", "its field `lanes` is 0; allowed are 1 to 64"),
     "QUERY_DIFFERS": ("query", "not say the same each time"),
@@ -239,6 +274,10 @@ class PluginCheck(unittest.TestCase):
         told = self.pass_all(self.build("reducer_faulty.c", "NONE"))
         self.assertIn("no sum of float64", told)
         self.find_faults("reducer_faulty.c", REDUCER)
+
+    def test_device(self):
+        self.pass_all(self.build("reducer_device_faulty.c", "NONE"))
+        self.find_faults("reducer_device_faulty.c", DEVICE)
 
     def test_transport(self):
         self.pass_all(self.build("transport_faulty.c", "NONE"))

@@ -96,7 +96,7 @@ static void check_kernels(struct bps_check *check)
         }
     }
     bps_check_at(check, "kernels");
-    BPS_CHECK(check, found > 0, "it has none at all");
+    BPS_CHECK(check, found > 0 || ops_of(&summer)->device != NULL, "it has none at all, and no devices");
     BPS_CHECK(check,
               !bps_summer_kernels(&summer, BPS_OPS, BPS_FLOAT32) && !bps_summer_kernels(&summer, BPS_SUM, BPS_DTYPES),
               "it returns BPS_OK for an operation or a type that does not exist");
@@ -466,5 +466,9 @@ const struct bps_check_test bps_check_reducer[] = {
     {"buffers cut anywhere", bps_check_cuts, 0},
     {"several threads", bps_check_reducing_threads, 0},
     {"a thread with other floating-point settings", bps_check_environment, 0},
+    {"devices: marks", bps_check_device_marks, 0},
+    {"devices: copies", bps_check_device_copies, 0},
+    {"devices: reductions", bps_check_device_reductions, 3},
+    {"devices: close", bps_check_device_close, 0},
     {NULL, NULL, 0},
 };

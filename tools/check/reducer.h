@@ -64,4 +64,10 @@ void bps_check_cuts(struct bps_check *check);
 void bps_check_reducing_threads(struct bps_check *check);
 void bps_check_environment(struct bps_check *check);
 
+/* Tests of devices (reducer_device.c); skipped where it has none. */
+void bps_check_device_marks(struct bps_check *check);
+void bps_check_device_copies(struct bps_check *check);
+void bps_check_device_reductions(struct bps_check *check);
+void bps_check_device_close(struct bps_check *check);
+
 #endif
