@@ -90,6 +90,9 @@ enum fault {
     HUNDRED_CRASH,
     FINISHED_IS_IO,
     FINISHED_THERE_IS_LOST,
+    PROCESS_FINISHED_IS_IO,
+    PROCESS_FINISHED_THERE_IS_LOST,
+    REFUSED_IS_OK,
     FRAME_WITHOUT_SIZE,
     LOAN_WITHOUT_SIZE,
     LOAN_OTHER_BYTES,
@@ -598,9 +601,12 @@ static void faulty_stranger(struct bps_channel *channel)
 static bps_status faulty_status_of_end(const struct bps_channel *channel)
 {
     if (channel->shut) {
-        return has(FINISHED_IS_IO) ? BPS_ERR_IO : BPS_OK;
+        return has(FINISHED_IS_IO) || (has(PROCESS_FINISHED_IS_IO) && !channel->near) ? BPS_ERR_IO : BPS_OK;
     }
-    return has(KILLED_IS_OK) ? BPS_OK : has(FINISHED_THERE_IS_LOST) ? BPS_ERR_LOST : BPS_ERR_IO;
+    if (has(FINISHED_THERE_IS_LOST) || (has(PROCESS_FINISHED_THERE_IS_LOST) && !channel->near)) {
+        return BPS_ERR_LOST;
+    }
+    return has(KILLED_IS_OK) || (has(REFUSED_IS_OK) && channel->frames_in == 0) ? BPS_OK : BPS_ERR_IO;
 }
 
 static void faulty_receive(struct bps_channel *channel)
