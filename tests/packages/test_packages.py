@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tarball has every file of the repository, each file that `make install` leaves belongs to one package of Debian,
+installed documents find each other, and systemd has nothing to say about the units.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ.get("top_builddir", "."))
+SOURCE = pathlib.Path(os.environ.get("top_srcdir", "."))
+NOT_RELEASED = re.compile(r"\.ci/|\.editorconfig$|\.git")
+"""What only the repository needs."""
+NOT_PACKAGED = re.compile(r".*\.la$|.*/byteps\.pth$")
+"""The first debian/rules removes; the second is for a Python in another prefix."""
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+
+
+def make(*words):
+    """What this make of ours prints. It has nothing to do with the one that runs the tests."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    command = ("make", "-s", "-C", BUILD, *words)
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
+
+
+def variable(name):
+    """One of the Makefile, expanded."""
+    text = (BUILD / "Makefile").read_text(encoding="utf-8")
+    value = re.search(rf"^{name} = (.*)$", text, re.M).group(1)
+    return re.sub(r"\$[({](\w+)[)}]", lambda match: variable(match.group(1)), value)
+
+
+def lists():
+    """{package: what matches its files}, of the lists of dh_install"""
+    found = {}
+    for path in (SOURCE / "packaging" / "debian").glob("*.install"):
+        rows = path.read_text(encoding="utf-8").split("\n")
+        words = [re.escape(row.split()[0].rstrip("/")).replace(r"\*", "[^/]*") for row in rows if row]
+        found[path.stem] = re.compile(f"(?:{'|'.join(words)})(?:/|$)")
+    return found
+
+
+def owners(file):
+    return sorted(package for package, files in lists().items() if files.match(file))
+
+
+class Tarball(unittest.TestCase):
+    def test_all_files(self):
+        if not (SOURCE / ".git").exists() or shutil.which("git") is None:
+            self.skipTest("this is no checkout")
+        command = ("git", "-c", "safe.directory=*", "-C", SOURCE, "ls-files")
+        known = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        released = {name.replace(f"{variable('top_srcdir')}/", "", 1) for name in make("dist-list").splitlines()}
+        missing = [name for name in known if not NOT_RELEASED.match(name)
+                   and released.isdisjoint(map(str, (pathlib.Path(name), *pathlib.Path(name).parents)))]
+        self.assertEqual(missing, [], "EXTRA_DIST and the like take files that no program is made of")
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        place = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(place.cleanup)
+        make("install", f"DESTDIR={place.name}")
+        cls.root = pathlib.Path(place.name)
+
+    def in_debian(self):
+        """The files with the names that Debian's settings give them."""
+        places = {"usr/lib/python3/dist-packages": "pythondir", "usr/lib/triplet": "libdir", "etc": "sysconfdir",
+                  "usr": "prefix"}
+        for path in sorted(self.root.rglob("*")):
+            if path.is_dir() and not path.is_symlink():
+                continue
+            name = f"/{path.relative_to(self.root)}"
+            for place, ours in places.items():
+                if name.startswith(f"{variable(ours)}/"):
+                    name = f"{place}{name[len(variable(ours)):]}"
+                    break
+            if not NOT_PACKAGED.match(name):
+                yield name.replace("usr/lib/triplet/systemd", "usr/lib/systemd", 1)
+
+    def test_one_package_has_it(self):
+        files = list(self.in_debian())
+        self.assertIn("usr/bin/byteps", files)
+        wrong = {name: owners(name) for name in files if len(owners(name)) != 1}
+        self.assertEqual(wrong, {}, "a file belongs into one list of packaging/debian/*.install")
+
+    def test_links_of_documents(self):
+        documents = self.root / variable("docdir").lstrip("/")
+        files = [path for path in documents.rglob("*.md") if "examples" not in path.parts]
+        self.assertIn(documents / "docs" / "install.md", files)
+        links = [(path, link) for path in files for link in LINK.findall(path.read_text(encoding="utf-8"))]
+        dead = [f"{path.relative_to(documents)}: {link}" for path, link in links if not (path.parent / link).exists()]
+        self.assertEqual(dead, [], "what a document links to is installed with it")
+
+
+class Lists(unittest.TestCase):
+    def test_planted_files(self):
+        self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_new.so"), [])
+        self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_verbs.so"), ["byteps-plugin-verbs"])
+        self.assertEqual(owners("usr/bin/new"), ["byteps"])
+
+
+class Units(unittest.TestCase):
+    def test_verified(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("systemd-analyze is not installed")
+        program = BUILD.resolve() / "byteps"  # the one to be installed is not there
+        with tempfile.TemporaryDirectory() as place:
+            make("packaging/systemd/byteps-scheduler@.service", "packaging/systemd/byteps-server@.service")
+            for path in (BUILD / "packaging" / "systemd").glob("*.service"):
+                text = path.read_text(encoding="utf-8").replace(f"{variable('bindir')}/byteps", str(program))
+                pathlib.Path(place, path.name).write_text(text, encoding="utf-8")
+            units = sorted(pathlib.Path(place).iterdir())
+            self.assertEqual(len(units), 2)
+            result = subprocess.run(("systemd-analyze", "verify", "--man=no", *units), check=False, text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
