@@ -440,11 +440,12 @@ static void report_rates(struct bps_member *m, uint64_t now)
     uint64_t passed = now - m->reported;
     bps_writer_init(&w);
     bps_writer_init(&entries);
-    uint32_t n = m->events->delivered(m->owner, &entries);
+    bool even = true;
+    uint32_t n = m->events->delivered(m->owner, &entries, &even);
     if (n > 0 && m->reported != 0 && !entries.failed) {
         bps_put_u64(&w, passed);
-        bps_put_u32(&w, n);
-        bps_put_bytes(&w, entries.data, entries.size);
+        bps_put_u32(&w, even ? n : 0);
+        bps_put_bytes(&w, entries.data, even ? entries.size : 0);
         bps_link_send_message(&m->link, BPS_FRAME_RATES, &w);
     }
     bps_writer_fini(&entries);

@@ -42,8 +42,11 @@ struct bps_member_events {
     void (*known)(void *owner, struct bps_link *link);
     /* It has taken the place of the lost one: whatever was not answered is to be asked again. */
     void (*returned)(void *owner);
-    /* Writes what the channels to other members have delivered, as a RATES message has it. Returns to how many. */
-    uint32_t (*delivered)(void *owner, struct bps_writer *w);
+    /*
+     * Writes what the channels to other members have delivered, as a RATES message has it. Returns to how many. False
+     * in *even: it tells nothing of the links, as other operations than push_pull load them unevenly.
+     */
+    uint32_t (*delivered)(void *owner, struct bps_writer *w, bool *even);
     /* Adds who was late to what is summed here; and what the scheduler says of that to a worker. */
     void (*lateness)(void *owner, struct bps_lateness *into);
     bps_status (*late)(void *owner, struct bps_reader *message);

@@ -130,10 +130,11 @@ static double gain(const struct bps_rates *rates)
     return now / then;
 }
 
-/* The end of one. It says nothing if somebody has not reported who had in the one before. */
+/* The end of one. It says nothing if it was uneven, or somebody has not reported who had in the one before. */
 static bool rates_look(struct bps_rates *rates)
 {
-    bool complete = true;
+    bool complete = !rates->uneven;
+    rates->uneven = false;
     for (uint32_t i = 0; i < rates->members; i++) {
         complete &= rates->reported[i] != 2;
         rates->reported[i] = (uint8_t)(rates->reported[i] << 1 & 2);
@@ -177,6 +178,7 @@ bps_status bps_rates_add(struct bps_rates *rates, uint32_t member, struct bps_re
     *better =
         (rates->reported[member] & 1) != 0 && rates_look(rates); /* the second of one: all had time for their first */
     rates->reported[member] |= 1;
+    rates->uneven |= n == 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t peer = bps_get_u32(report);
         uint64_t bytes = bps_get_u64(report), busy = bps_get_u64(report);

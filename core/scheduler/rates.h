@@ -10,7 +10,8 @@
  *
  * The shares that suit these rates best are taken if they would save some of the time, in several looks in a row: the
  * more often tensors have moved, the more of them. A job whose links are mostly idle keeps its shares: nothing can be
- * known, or won.
+ * known, or won. Nor is anything known from a look in which a member has sent much else than push_pulls, and therefore
+ * reports no channels: a gather, say, fills one link alone.
  */
 #ifndef BPS_RATES_H
 #define BPS_RATES_H
@@ -33,6 +34,7 @@ struct bps_rates {
     struct bps_rate **order; /* the slowest first */
     uint8_t *reported;       /* by member: bit 0 since the last look, bit 1 in the one before */
     uint32_t members;
+    bool uneven;        /* other operations than push_pull had a part in this look */
     uint32_t in_favour; /* looks in a row that other shares would have been better in */
     uint32_t moves;     /* so far */
 };

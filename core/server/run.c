@@ -92,9 +92,11 @@ static void server_on_joined(void *owner, struct bps_view *view)
              bps_server_shards(p->server));
 }
 
-static uint32_t server_on_delivered(void *owner, struct bps_writer *w)
+/* Workers tell whether it says anything of the links. */
+static uint32_t server_on_delivered(void *owner, struct bps_writer *w, bool *even)
 {
     const struct process *p = owner;
+    *even = true;
     return p->server != NULL ? bps_server_delivered(p->server, w) : 0;
 }
 

@@ -14,12 +14,18 @@ void bps_credit_init(struct bps_credit *credit, uint64_t least, uint64_t most)
     *credit = (struct bps_credit){.least = least, .most = most, .base = least, .limit = least};
 }
 
-bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t bytes)
+uint64_t bps_credit_used(const struct bps_credit *credit, int32_t priority)
 {
     uint64_t used = 0;
     for (uint32_t i = credit->levels; i > 0 && credit->level[i - 1].priority >= priority; i--) {
         used += credit->level[i - 1].bytes;
     }
+    return used;
+}
+
+bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t bytes)
+{
+    uint64_t used = bps_credit_used(credit, priority);
     bool admitted = used == 0 || used + bytes / 2 <= credit->limit;
     credit->trip.limited |= !admitted;
     return admitted;

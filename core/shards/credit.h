@@ -68,6 +68,8 @@ struct bps_credit {
 
 /* Bytes; most = 0: no limit. */
 void bps_credit_init(struct bps_credit *credit, uint64_t least, uint64_t most);
+/* Unanswered bytes that are at least as urgent. */
+uint64_t bps_credit_used(const struct bps_credit *credit, int32_t priority);
 /* Whether a slice may be sent: as many are under way as come nearest to the credit, at least one. */
 bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t bytes);
 /* now: as of bps_now(). */

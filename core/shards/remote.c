@@ -12,6 +12,7 @@
 
 #define LOG          "worker"
 #define TELL_ATTEMPT 6 /* after a second */
+#define EVEN_PART    8 /* of what is pushed that other operations may have */
 
 /* ---- poison ---- */
 
@@ -337,6 +338,16 @@ void bps_remotes_weigh(struct bps_worker *worker, const uint32_t *weight)
     for (uint32_t r = 0; r < worker->shards->remotes; r++) {
         worker->shards->remote[r]->part = part_of(worker->shards->remote[r]);
     }
+}
+
+bool bps_remotes_even(const struct bps_worker *worker)
+{
+    if (worker->shards == NULL) {
+        return true;
+    }
+    struct bps_pushed pushed = worker->shards->pushed;
+    worker->shards->pushed = (struct bps_pushed){0};
+    return pushed.uneven <= pushed.all / EVEN_PART;
 }
 
 uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w)

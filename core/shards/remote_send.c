@@ -100,17 +100,24 @@ static bool make_ready(struct bps_remote *remote, struct bps_task *task)
 
 /*
  * At least two slices, and at most what is configured; but what is unanswered at the end is to be a small part of all
- * that this worker pushes.
+ * that this worker pushes. Blocks are not placed by the weights of shards. What one worker alone contributes waits for
+ * no other at the shard: there only what the shard holds for those who get it has a bound.
  */
 static bool has_credit(struct bps_remote *remote, const struct bps_task *task)
 {
     const struct bps_worker *worker = remote->worker;
-    double all = (double)worker->declared / BPS_CREDIT_PARTS / worker->shards->remotes;
-    double most = (double)worker->conf->worker.credit;
-    most = most < all ? most : all;
+    if (!bps_sums(&task->roles) && bps_credit_used(&remote->credit, priority_of(task)) < worker->partition) {
+        return true;
+    }
+    double most = (double)worker->conf->worker.credit, part = 1;
+    if (!task->tensor->blocks) {
+        double all = (double)worker->declared / BPS_CREDIT_PARTS / worker->shards->remotes;
+        most = most < all ? most : all;
+        part = remote->part;
+    }
     if (worker->conf->worker.credit > 0) {
-        bps_credit_set_bounds(&remote->credit, (uint64_t)(remote->part * BPS_CREDIT_SLICES * bps_push_of(task)->wire),
-                              (uint64_t)(remote->part * most));
+        bps_credit_set_bounds(&remote->credit, (uint64_t)(part * BPS_CREDIT_SLICES * bps_push_of(task)->wire),
+                              (uint64_t)(part * most));
     }
     return bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, bps_push_of(task)->sent));
 }
@@ -365,6 +372,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     }
     bps_window_sent(&worker->shards->window, remote->index, BPS_HEADER_BYTES + out->bytes);
     bps_credit_sent(&remote->credit, priority_of(task), out->bytes, bps_now());
+    worker->shards->pushed.all += out->bytes;
+    worker->shards->pushed.uneven += task->tensor->operation.kind == BPS_KIND_PUSH_PULL ? 0 : out->bytes;
     update(remote);
     push->outstanding++;
     return BPS_OK;

@@ -61,7 +61,10 @@ struct bps_shards {
     struct bps_remote **remote;
     uint32_t asked_in; /* the view in which it was asked which rounds have begun */
     bool armed; /* it is known which rounds began before all workers kept the results of shards that are `bare` */
-    struct bps_window window;   /* over the remotes */
+    struct bps_window window; /* over the remotes */
+    struct bps_pushed {
+        uint64_t all, uneven; /* bytes since rates were reported last; uneven: of other operations than push_pull */
+    } pushed;
     struct bps_timer *patience; /* while one of them is starved */
     struct bps_kept_store kept;
     struct bps_value_copies copies;
@@ -151,6 +154,8 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
 bps_status bps_remotes_grow(struct bps_worker *worker, struct bps_report *report);
 /* Whether all links to shards have come about. */
 bool bps_remotes_reached(const struct bps_worker *worker);
+/* Whether what was pushed since it was asked last was mostly push_pulls, which load all links alike. */
+bool bps_remotes_even(const struct bps_worker *worker);
 /* Writes what the channels to shards have delivered, as a RATES message has it. Returns how many entries. */
 uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w);
 /* Each gets this weight of the bytes from now on. */

@@ -259,9 +259,10 @@ static void worker_on_ended(void *owner)
     }
 }
 
-static uint32_t worker_on_delivered(void *owner, struct bps_writer *w)
+static uint32_t worker_on_delivered(void *owner, struct bps_writer *w, bool *even)
 {
     const struct bps_worker *worker = owner;
+    *even = bps_remotes_even(worker);
     uint32_t n = bps_remotes_delivered(worker, w);
     return n + (worker->server != NULL ? bps_server_delivered(worker->server, w) : 0);
 }

@@ -385,6 +385,31 @@ START_TEST(test_a_look_that_lacks_a_report)
 }
 END_TEST
 
+/* As a member reports that has sent much else than push_pulls: whatever the others say, the look counts for nothing. */
+START_TEST(test_uneven_looks)
+{
+    struct job job;
+    bool better;
+    job_init(&job, 4);
+    job.truth[2].bandwidth /= 2;
+    for (uint32_t look = 0; look < 10; look++) {
+        struct bps_writer w;
+        struct bps_reader r;
+        bps_writer_init(&w);
+        bps_put_u64(&w, 1000000000);
+        bps_put_u32(&w, 0);
+        bps_reader_init(&r, w.data, w.size);
+        ck_assert(!report(&job, 3, 1));
+        ck_assert_int_eq(bps_rates_add(&job.rates, 3, &r, &better), BPS_OK);
+        ck_assert(!better);
+        bps_writer_fini(&w);
+    }
+    ck_assert_double_eq(job.rates.rate[2].link, 0);
+    ck_assert_uint_gt(run(&job, 10, 1), 0);
+    bps_rates_fini(&job.rates);
+}
+END_TEST
+
 START_TEST(test_a_job_that_hardly_communicates)
 {
     struct job job;
@@ -433,6 +458,7 @@ int main(void)
     tcase_add_test(rates, test_shares_follow_the_slowest_link);
     tcase_add_test(rates, test_one_slow_link);
     tcase_add_test(rates, test_a_look_that_lacks_a_report);
+    tcase_add_test(rates, test_uneven_looks);
     tcase_add_test(rates, test_a_job_that_hardly_communicates);
     tcase_add_test(rates, test_reports_that_make_no_sense);
     suite_add_tcase(suite, rates);
