@@ -43,8 +43,9 @@ def workload(result):
 
 
 def host(figures):
-    return (f'### On one machine\n\nContestants make their {figures["rounds"]} rounds by turns; ratios are medians of '
-            'those to the first row within a round.\n\n' + '\n'.join(map(workload, figures['workloads'])))
+    return (f'### On one machine\n\nThe contenders alternate, {figures["rounds"]} rounds each; a ratio is the '
+            'median of the ratios to the first row within a round.\n\n' +
+            '\n'.join(map(workload, figures['workloads'])))
 
 
 # ---- between hosts ----

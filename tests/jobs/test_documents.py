@@ -205,7 +205,8 @@ class Words(unittest.TestCase):
         self.assertIn("./quickstart check", read("README.md"))
 
     def test_links(self):
-        docs = [f"docs/{name}" for name in os.listdir(os.path.join(TOP, "docs")) if name.endswith(".md")]
+        folders = ("docs", "docs/lab")
+        docs = [f"{at}/{name}" for at in folders for name in os.listdir(os.path.join(TOP, at)) if name.endswith(".md")]
         for name in ["README.md", "CONTRIBUTING.md", *docs]:
             for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(name)):
                 with self.subTest(document=name, target=target):
