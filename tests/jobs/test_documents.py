@@ -18,6 +18,7 @@ import documents
 import harness
 import imported
 import scripted
+import sources
 
 sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 
@@ -25,7 +26,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod")
+PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod", "troubleshooting")
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Those for another Python, and the modules with the names that they use.
 OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
@@ -153,7 +154,7 @@ def tests_of(name, **methods):
     return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
 
 
-Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod = (tests_of(name) for name in DOCUMENTS)
+Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod, Troubleshooting = (tests_of(name) for name in DOCUMENTS)
 Tensorflow, Jax, Mxnet = (
     tests_of(
         f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name
@@ -211,6 +212,24 @@ class Words(unittest.TestCase):
             for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(name)):
                 with self.subTest(document=name, target=target):
                     self.assertTrue(os.path.exists(os.path.join(TOP, os.path.dirname(name), target)))
+
+
+class Quoted(unittest.TestCase):
+    """What documents quote is in the sources, and what they are to list is in them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sources = sources.read(TOP)
+
+    def test_messages(self):
+        """docs/troubleshooting.md quotes what is printed."""
+        quoted = sources.messages(read("docs/troubleshooting.md"))
+        self.assertGreater(len(quoted), 50)
+        self.assertEqual([message for message in quoted if not sources.has(self.sources, message)], [])
+
+    def test_a_message_that_is_not_there(self):
+        for message in ("waiting for ... (... of ... weeks)", "no such text as this one", "... of ..."):
+            self.assertFalse(sources.has(self.sources, message), message)
 
 
 class Planted(unittest.TestCase):
