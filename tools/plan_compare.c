@@ -69,6 +69,22 @@ static void set_saved(struct bps_compare_row *row, const struct bps_compare_row 
     row->saved_part = above->placed > 0 ? row->saved / above->placed : NAN;
 }
 
+/* How each row compares with the fastest one; the first that is nearly as fast has the mark. */
+static void set_best(struct bps_compare *compare)
+{
+    double best = compare->row[0].placed;
+    bool found = false;
+    for (uint32_t i = 1; i < compare->n; i++) {
+        best = fmin(best, compare->row[i].placed);
+    }
+    for (uint32_t i = 0; i < compare->n; i++) {
+        struct bps_compare_row *row = &compare->row[i];
+        row->times_best = times(row->placed, best);
+        row->near = !found && row->placed <= best * BPS_COMPARE_NEAR;
+        found = found || row->near;
+    }
+}
+
 /* Of each mark only the first row keeps it. */
 static void mark(struct bps_compare *compare)
 {
@@ -134,6 +150,7 @@ bps_status bps_compare_make(struct bps_conf *conf, const struct bps_model *model
         }
     }
     if (status == BPS_OK) {
+        set_best(out);
         mark(out);
     } else {
         bps_compare_fini(out);

@@ -58,15 +58,19 @@ int bps_step_check(const struct bps_step *step);
 
 /* ---- plan_compare.c ---- */
 
+#define BPS_COMPARE_NEAR 1.05
+
 /* Of one number of further servers. NAN: there is no such thing. */
 struct bps_compare_row {
     uint32_t servers;
     double servers_only, ring, ideal, placed;   /* seconds of a push_pull, as in a plan */
     double times_ring, times_none;              /* as fast as a ring, and as no further server */
+    double times_best;                          /* as long as the fastest row */
     double saved, saved_part;                   /* by each server since the row above, in seconds, and of its time */
     double idle_workers, idle_servers;          /* part of the time, mean of these hosts' links */
     double step, steps_per_hour, cost_per_1000; /* seconds; and of 1000 steps, in units of the prices */
     bool cheapest, enough; /* the first of the least cost; the first where more servers cannot help */
+    bool near;             /* the first that takes at most BPS_COMPARE_NEAR times as long as the fastest one */
 };
 
 struct bps_compare {

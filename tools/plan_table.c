@@ -7,6 +7,11 @@
 
 /* ---- for people ---- */
 
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* How numbers of a column are written: in this unit, so that the largest has four digits. */
 struct column {
     const char *unit;
@@ -55,10 +60,10 @@ static void cell(int width, int places, double value)
 
 static void print_heads(const struct bps_compare *compare, const struct bps_model *model, const struct bps_step *step)
 {
-    printf("%s: %u tensor%s, %lu elements, %s\n", model->name, model->tensors, model->tensors == 1 ? "" : "s",
-           model->elements, bps_bytes_text((double)model->bytes));
+    printf("%s: %u tensor%s, %lu elements, %s\n", model->name, model->tensors, plural(model->tensors), model->elements,
+           bps_bytes_text((double)model->bytes));
     printf("%u host%s with workers, and further hosts with servers only; %s each way\n", compare->workers,
-           compare->workers == 1 ? "" : "s", compare->links);
+           plural(compare->workers), compare->links);
     printf("ring all-reduce: %s\n", bps_duration_text(compare->row[0].ring));
     if (step->compute >= 0) {
         printf("a step: %s of computation, and push_pull %s\n", bps_duration_text(step->compute),
@@ -77,10 +82,15 @@ static void print_titles(const struct column *time, const struct bps_step *step)
     bool steps = step->compute >= 0, costs = step->price >= 0;
     char unit[24];
     snprintf(unit, sizeof unit, "push_pull, %s", time->unit);
-    printf("\n%7s%18s%17s%17s%17s%s%s\n", "", unit, "times as fast as", "one more saves", "idle links, %",
+    printf("\n%7s%18s%7s%17s%10s%17s%s%s\n", "", unit, "to the", "times as fast as", "one more", "links in use, %",
            steps ? "    steps" : "", costs ? "    cost of" : "");
-    printf("%7s%9s%9s%10s%7s%10s%7s%9s%8s%s%s\n", "servers", "placed", "ideal", "a ring", "k = 0", time->unit, "%",
+    printf("%7s%9s%9s%7s%10s%7s%10s%9s%8s%s%s\n", "servers", "placed", "ideal", "best", "a ring", "k = 0", "saves",
            "workers", "servers", steps ? "  an hour" : "", costs ? " 1000 steps" : "");
+}
+
+static bool is_marked(const struct bps_compare_row *row)
+{
+    return row->cheapest || row->near || row->enough;
 }
 
 static void print_row(const struct bps_compare_row *row, const struct column *time, const struct column *cost,
@@ -89,19 +99,20 @@ static void print_row(const struct bps_compare_row *row, const struct column *ti
     printf("%7u", row->servers);
     cell(9, time->decimals, row->placed * time->scale);
     cell(9, time->decimals, row->ideal * time->scale);
+    cell(7, 2, row->times_best);
     cell(10, 2, row->times_ring);
     cell(7, 2, row->times_none);
     cell(10, time->decimals, row->saved * time->scale);
-    cell(7, 1, 100 * row->saved_part);
-    cell(9, 1, 100 * row->idle_workers);
-    cell(8, 1, 100 * row->idle_servers);
+    cell(9, 1, 100 * (1 - row->idle_workers));
+    cell(8, 1, 100 * (1 - row->idle_servers));
     if (step->compute >= 0) {
         cell(9, 0, row->steps_per_hour);
     }
     if (step->price >= 0) {
         cell(11, cost->decimals, row->cost_per_1000);
     }
-    printf("%s%s%s\n", row->cheapest || row->enough ? " " : "", row->cheapest ? "*" : "", row->enough ? "+" : "");
+    printf("%s%s%s%s\n", is_marked(row) ? " " : "", row->cheapest ? "*" : "", row->near ? "~" : "",
+           row->enough ? "+" : "");
 }
 
 static void print_marks(const struct bps_compare *compare, const struct column *cost)
@@ -109,13 +120,17 @@ static void print_marks(const struct bps_compare *compare, const struct column *
     bool first = true;
     for (uint32_t i = 0; i < compare->n; i++) {
         const struct bps_compare_row *row = &compare->row[i];
-        if (first && (row->cheapest || row->enough)) {
+        if (first && is_marked(row)) {
             putchar('\n');
             first = false;
         }
         if (row->cheapest) {
-            printf("* least cost: %u further server%s, %.*f for 1000 steps\n", row->servers,
-                   row->servers == 1 ? "" : "s", cost->decimals, row->cost_per_1000);
+            printf("* least cost: %u further server%s, %.*f for 1000 steps\n", row->servers, plural(row->servers),
+                   cost->decimals, row->cost_per_1000);
+        }
+        if (row->near) {
+            printf("~ the fewest within %.0f %% of the best time: %u further server%s, %s\n",
+                   100 * (BPS_COMPARE_NEAR - 1), row->servers, plural(row->servers), bps_duration_text(row->placed));
         }
         if (row->enough) {
             printf("+ more than %u do not help: the links of workers carry their own gradients only\n", row->servers);
@@ -143,16 +158,16 @@ static json_t *number(double value)
 
 static json_t *row_json(const struct bps_compare *compare, const struct bps_compare_row *row)
 {
-    return json_pack("{s:I, s:I, s:{s:o, s:o, s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o, s:o}, "
-                     "s:b, s:b}",
-                     "workers", (json_int_t)compare->workers, "servers", (json_int_t)row->servers, "seconds",
-                     "servers_only", number(row->servers_only), "ring", number(row->ring), "ideal", number(row->ideal),
-                     "placed", number(row->placed), "times_as_fast", "as_ring", number(row->times_ring), "as_no_server",
-                     number(row->times_none), "each_saves", "seconds", number(row->saved), "share",
-                     number(row->saved_part), "idle", "workers", number(row->idle_workers), "servers",
-                     number(row->idle_servers), "step", "seconds", number(row->step), "per_hour",
-                     number(row->steps_per_hour), "cost_per_1000", number(row->cost_per_1000), "least_cost",
-                     row->cheapest, "enough", row->enough);
+    return json_pack(
+        "{s:I, s:I, s:{s:o, s:o, s:o, s:o}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o}, s:{s:o, s:o, s:o}, "
+        "s:b, s:b, s:b}",
+        "workers", (json_int_t)compare->workers, "servers", (json_int_t)row->servers, "seconds", "servers_only",
+        number(row->servers_only), "ring", number(row->ring), "ideal", number(row->ideal), "placed",
+        number(row->placed), "times_best", number(row->times_best), "times_as_fast", "as_ring", number(row->times_ring),
+        "as_no_server", number(row->times_none), "each_saves", "seconds", number(row->saved), "share",
+        number(row->saved_part), "idle", "workers", number(row->idle_workers), "servers", number(row->idle_servers),
+        "step", "seconds", number(row->step), "per_hour", number(row->steps_per_hour), "cost_per_1000",
+        number(row->cost_per_1000), "least_cost", row->cheapest, "near_best", row->near, "enough", row->enough);
 }
 
 json_t *bps_compare_json(const struct bps_compare *compare)

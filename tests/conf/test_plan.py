@@ -270,6 +270,21 @@ class Compare(Case):
                 )
                 self.assertFalse(row["least_cost"])
 
+    def test_best(self):
+        """The mark has the fewest servers that take at most 5 % longer than the fastest row."""
+        cases = ((8, "0..8", 8), (8, "0,2,4", 4), (64, "40..80", 58), (2, "0..3", 0), (1, "0..2", 0))
+        for n, servers, expected in cases:
+            with self.subTest(n=n, servers=servers):
+                rows = self.plan("-n", str(n), "--servers", servers, "--model", "vgg16")
+                times = [row["seconds"]["placed"] for row in rows]
+                near = next(row for row in rows if row["seconds"]["placed"] <= 1.05 * min(times))
+                self.assertEqual(([row for row in rows if row["near_best"]], near["servers"]), ([near], expected))
+                for row, time in zip(rows, times):
+                    if min(times) > 0:
+                        self.assertAlmostEqual(row["times_best"], time / min(times))
+                    else:
+                        self.assertIsNone(row["times_best"])
+
     def assert_saved(self, row, above):
         saved, share = row["each_saves"]["seconds"], row["each_saves"]["share"]
         if above is None:
@@ -359,11 +374,16 @@ class Compare(Case):
             words = line.split()
             self.assertEqual(words[0], str(row["servers"]))
             self.assertEqual(words[1], f"{1000 * row['seconds']['placed']:.1f}")
+            self.assertEqual(words[3], f"{row['times_best']:.2f}")
+            self.assertEqual(words[7], f"{100 * (1 - row['idle']['workers']):.1f}")
             self.assertEqual(words[9], f"{row['step']['per_hour']:.0f}")
             self.assertEqual(words[10], f"{row['step']['cost_per_1000']:.3f}")
-            marks = ("*" if row["least_cost"] else "") + ("+" if row["enough"] else "")
+            marks = "".join(
+                sign for sign, name in (("*", "least_cost"), ("~", "near_best"), ("+", "enough")) if row[name]
+            )
             self.assertEqual(words[11:], [marks] if marks else [])
         self.assertRegex(text, r"\n\* least cost: \d further servers, [\d.]+ for 1000 steps\n")
+        self.assertRegex(text, r"\n~ the fewest within 5 % of the best time: \d further servers, [\d.]+ ms\n")
         self.assertTrue(
             text.endswith(
                 "\n+ more than 5 do not help: the links of workers carry their own gradients only\n"
