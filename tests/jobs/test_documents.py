@@ -26,7 +26,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod", "troubleshooting")
+PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod", "troubleshooting", "security")
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Those for another Python, and the modules with the names that they use.
 OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
@@ -154,7 +154,7 @@ def tests_of(name, **methods):
     return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
 
 
-Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod, Troubleshooting = (tests_of(name) for name in DOCUMENTS)
+Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod, Troubleshooting, Security = map(tests_of, DOCUMENTS)
 Tensorflow, Jax, Mxnet = (
     tests_of(
         f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name
@@ -172,6 +172,12 @@ def has(thing, path):
     return thing is not None
 print(*[path for path in sys.argv[1:] if not any(has(module, path) for module in ({modules},))])
 """
+
+
+def anchors(page):
+    """What follows # in links to the headings of a page, as GitHub makes it of their words."""
+    titles = re.findall(r"^#+ (.*)", page, re.M)
+    return [re.sub(r"[^\w -]", "", re.sub(r"\]\([^)]*\)", "", title)).lower().replace(" ", "-") for title in titles]
 
 
 class Words(unittest.TestCase):
@@ -208,10 +214,12 @@ class Words(unittest.TestCase):
     def test_links(self):
         folders = ("docs", "docs/lab")
         docs = [f"{at}/{name}" for at in folders for name in os.listdir(os.path.join(TOP, at)) if name.endswith(".md")]
-        for name in ["README.md", "CONTRIBUTING.md", *docs]:
-            for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(name)):
-                with self.subTest(document=name, target=target):
-                    self.assertTrue(os.path.exists(os.path.join(TOP, os.path.dirname(name), target)))
+        for name in ["README.md", "CONTRIBUTING.md", "SECURITY.md", *docs]:
+            for target, title in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", read(name)):
+                with self.subTest(document=name, target=target, title=title):
+                    place = os.path.normpath(os.path.join(os.path.dirname(name), target)) if target else name
+                    self.assertTrue(os.path.exists(os.path.join(TOP, place)))
+                    self.assertIn(title, ["", *(anchors(read(place)) if title else [])])
 
 
 class Quoted(unittest.TestCase):
