@@ -4,6 +4,8 @@
 A fence names a language and perhaps what the block needs:
 
     ```python         with the other Python blocks of its section, the script that the section's commands name
+    ```diff           Python, too: the whole script with its change, of which the new one is taken
+    ```c              with the other C blocks of its section, the program that the section's commands name
     ```sh             commands, which run one after the other, in the folder of the scripts
     ```sh node1       commands on a host of that name; the blocks of a section that name hosts run at the same time
     ```sh gpu         commands that need a GPU
@@ -18,7 +20,9 @@ A section is what stands below a heading. Whatever is not understood raises Wron
 import re
 import subprocess
 
-NEEDS = {"python": ("",), "sh": ("", "node1", "node2", "gpu", "root", "slurm", "ray"), "text": ("", "output")}
+NEEDS = {"sh": ("", "node1", "node2", "gpu", "root", "slurm", "ray"), "text": ("", "output")}
+SUFFIXES = {"python": "py", "diff": "py", "c": "c"}
+NEEDS.update((language, ("",)) for language in SUFFIXES)
 
 
 class Wrong(Exception):
@@ -34,7 +38,14 @@ class Block:
             known = ", ".join(f"{name} {need}".strip() for name, needs in NEEDS.items() for need in needs)
             raise Wrong(f"{place}: unknown kind of block '{info}'; there are {known}")
         self.language, self.need, self.text, self.place = language, need, text, place
+        if language == "diff":
+            self.text = "".join(self._changed(line) for line in text.splitlines(keepends=True))
         self.output = []
+
+    def _changed(self, line):
+        if line[0] not in " +-\n":
+            raise Wrong(f"{self.place}: a line of a diff begins with ' ', '+' or '-', unlike '{line.strip()}'")
+        return "" if line[0] == "-" else line[1:] or "\n"
 
     def missing(self, printed):
         """Returns the lines that the commands should have printed and have not."""
@@ -47,7 +58,7 @@ def _without_fractions(line):
 
 
 class Section:
-    """The blocks below a heading: Python blocks as one script, and the commands."""
+    """The blocks below a heading: those of a program as one, and the commands."""
 
     def __init__(self, title, blocks):
         self.title = title
@@ -59,25 +70,32 @@ class Section:
                 if before is None or before.language != "sh":
                     raise Wrong(f"{block.place}: no commands before this output")
                 before.output = block.text.splitlines()
-        python = [block for block in blocks if block.language == "python"]
-        if python:
-            self.script = self._name(python[0].place)
-            self.code = "\n".join(block.text for block in python)
-            try:
-                compile(self.code, f"{python[0].place}: {self.script}", "exec")
-            except SyntaxError as error:
-                raise Wrong(f"{python[0].place}: {error}") from None
+        program = [block for block in blocks if block.language in SUFFIXES]
+        if program:
+            suffixes = {SUFFIXES[block.language] for block in program}
+            if len(suffixes) > 1:
+                raise Wrong(f"{program[0].place}: a section has one program, in one language")
+            self.script = self._name(program[0].place, *suffixes)
+            self.code = "\n".join(block.text for block in program)
+            if suffixes == {"py"}:
+                self._compile(program[0].place)
         for block in self.commands:
             checked = subprocess.run(["sh", "-n"], input=block.text, stderr=subprocess.PIPE, text=True, check=False)
             if checked.returncode != 0:
                 raise Wrong(f"{block.place}: {checked.stderr.strip()}")
 
-    def _name(self, place):
-        names = sorted({name for block in self.commands for name in re.findall(r"\S+\.py\b", block.text)})
+    def _name(self, place, suffix):
+        names = sorted({name for block in self.commands for name in re.findall(rf"\S+\.{suffix}\b", block.text)})
         if len(names) != 1:
             found = ", ".join(names) or "none"
-            raise Wrong(f"{place}: the commands of a section with Python name its one script; here: {found}")
+            raise Wrong(f"{place}: the commands of a section with code name its one script; here: {found}")
         return names[0]
+
+    def _compile(self, place):
+        try:
+            compile(self.code, f"{place}: {self.script}", "exec")
+        except SyntaxError as error:
+            raise Wrong(f"{place}: {error}") from None
 
 
 def read(text, name):

@@ -26,7 +26,17 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-PAGES = ("tutorial", "running", "clusters", "scale", "timeline", "horovod", "troubleshooting", "security")
+PAGES = (
+    "clusters",
+    "horovod",
+    "pytorch",
+    "running",
+    "scale",
+    "security",
+    "timeline",
+    "troubleshooting",
+    "tutorial",
+)
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Those for another Python, and the modules with the names that they use.
 OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
@@ -151,10 +161,11 @@ def tests_of(name, **methods):
     for number, section in enumerate(documents.read(read(name), name), 1):
         slug = re.sub(r"\W+", "_", section.title.lower())
         methods[f"test_{number:02}_{slug}"] = lambda self, section=section: self.follow(section)
-    return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
+    title = os.path.basename(name)[: -len(".md")].replace("-", "_").capitalize()
+    return type(title, (Document, unittest.TestCase), methods)
 
 
-Readme, Tutorial, Running, Clusters, Scale, Timeline, Horovod, Troubleshooting, Security = map(tests_of, DOCUMENTS)
+globals().update((page.__name__, page) for page in map(tests_of, DOCUMENTS))
 Tensorflow, Jax, Mxnet = (
     tests_of(
         f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name
@@ -258,6 +269,16 @@ class Planted(unittest.TestCase):
 
     def test_what_works(self):
         self.follow("# A\n```python\nx = 1\n```\n```python\nassert x == 1\n```\n```sh\npython3 a.py\n```\n")
+
+    def test_diff(self):
+        self.follow("# A\n```diff\n x = 1\n-x = 2\n\n+y = x\n assert y == 1\n```\n```sh\npython3 a.py\n```\n")
+        self.assert_unreadable("a line of a diff begins", "```diff\nx = 1\n```\n```sh\npython3 a.py\n```\n")
+
+    def test_c(self):
+        commands = "```sh\ncc a.c -o a && ./a\n```\n"
+        self.follow(f"# A\n```c\nint main(void)\n```\n```c\n{{ return 0; }}\n```\n{commands}")
+        self.assert_failure(r"planted\.md:4: status 3", f"```c\nint main(void) {{ return 3; }}\n```\n{commands}")
+        self.assert_unreadable("in one language", f"```c\nint x;\n```\n```python\nx = 1\n```\n{commands}")
 
     def test_wrong_python(self):
         commands = "```sh\nbyteps run -n 2 -- python3 a.py\n```\n"
