@@ -35,6 +35,7 @@ PAGES = (
     "security",
     "timeline",
     "troubleshooting",
+    "tuning",
     "tutorial",
 )
 DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
