@@ -28,6 +28,7 @@ harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 PAGES = (
     "clusters",
+    "coming-from",
     "horovod",
     "pytorch",
     "running",
@@ -75,6 +76,7 @@ class Reader:
         words = shlex.join(imported.interpreter(python, framework, self.env))
         self.write("bin/python3", f'#!/bin/sh\nexec {words} "$@"\n')
         self.write("bin/torchrun", f'#!/bin/sh\nexec {shlex.quote(python)} -m torch.distributed.run "$@"\n')
+        self.write("bin/bpslaunch", '#!/bin/sh\nexec byteps launch "$@"\n')
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
