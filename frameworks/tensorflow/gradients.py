@@ -369,8 +369,8 @@ def DistributedOptimizer(
         use_locking: as for a tf.compat.v1.train.Optimizer.
         backward_passes_per_step: how many passes add up to one step.
         average_aggregated_gradients: whether the sum over the passes is divided by their number.
-        device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, num_groups,
-            groups, process_set, scale_local_gradients, group: as for DistributedGradientTape().
+        device_dense, device_sparse, compression, sparse_as_dense, op: as for DistributedGradientTape().
+        gradient_predivide_factor, num_groups, groups, process_set, scale_local_gradients, group: likewise.
 
     Raises:
         ValueError: it is no optimizer, or an argument makes no sense.

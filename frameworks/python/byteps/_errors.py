@@ -10,7 +10,7 @@ class Error(RuntimeError):
     """An operation or the job failed.
 
     Attributes:
-        status: the number of the failure in types.h (BPS_ERR_...), 0 if it has none.
+        status: the number of the failure in types.h (``BPS_ERR_...``), 0 if it has none.
     """
 
     status: int = 0
