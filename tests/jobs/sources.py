@@ -21,7 +21,7 @@ def read(top):
                 if name.endswith((".c", ".h", ".py", ".in")):
                     with open(os.path.join(place, name), encoding="utf-8") as file:
                         texts.append(file.read())
-    return re.sub(r'"\s*(?:[A-Z][A-Z0-9_]*\s*)?f?"', "", "\0".join(texts)).replace('\\"', '"')
+    return re.sub(r'"(?:\s+[A-Z][A-Z0-9_]*\s+|\s*)f?"', "", "\0".join(texts)).replace('\\"', '"')
 
 
 def messages(page):
@@ -39,3 +39,19 @@ def has(sources, message):
     if max(len(piece.strip()) for piece in pieces) < 8:
         return False
     return re.search(ANYTHING.join(re.escape(piece) for piece in pieces), sources) is not None
+
+
+def variables(sources):
+    """Returns the variables of the environment that are read or set; those of the list of idle ones are not."""
+    idle = re.search(r"idle\[\] = \{(.*?)\};", sources, re.S)[1]
+    names = set(re.findall(r'"((?:BYTEPS|BYTESCHEDULER|DMLC|HOROVOD)_[A-Z0-9_]*[A-Z0-9])["=]', sources))
+    return names - set(re.findall(r'"([A-Z0-9_*]+)"', idle))
+
+
+def rows(page, title):
+    """Returns the names in the first column of the tables that have this title there."""
+    found, inside = set(), False
+    for line in page.splitlines():
+        inside = line.startswith(f"| {title} |") or (inside and line.startswith("|"))
+        found |= set(re.findall(r"`([^`]+)`", line.split("|")[1])) if inside else set()
+    return found

@@ -28,6 +28,7 @@ harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 PAGES = (
     "clusters",
+    "configuration",
     "coming-from",
     "faq",
     "get-started",
@@ -250,6 +251,22 @@ class Quoted(unittest.TestCase):
         quoted = sources.messages(read("docs/troubleshooting.md"))
         self.assertGreater(len(quoted), 50)
         self.assertEqual([message for message in quoted if not sources.has(self.sources, message)], [])
+
+    def test_variables(self):
+        """docs/configuration.md has all variables that are read, and no others."""
+        known = {name for name in sources.rows(read("docs/configuration.md"), "Variable") if not name.endswith("*")}
+        known = {name for name in known if name.startswith(("BYTEPS_", "BYTESCHEDULER_", "DMLC_", "HOROVOD_"))}
+        self.assertEqual(known, sources.variables(self.sources))
+
+    def test_keys(self):
+        """Each key in a table of docs/configuration.md is in the sample of a configuration."""
+        sample = harness.execute([harness.program(), "conf", "sample"]).stdout
+        keys = sources.rows(read("docs/configuration.md"), "Key")
+        self.assertGreater(len(keys), 20)
+        for key in keys:
+            section, *_, name = key.split(".")
+            with self.subTest(key=key):
+                self.assertRegex(sample, rf"(?ms)^{section} = \{{.*?^ +#?{name} = .*?^\}}")
 
     def test_a_message_that_is_not_there(self):
         for message in ("waiting for ... (... of ... weeks)", "no such text as this one", "... of ..."):
