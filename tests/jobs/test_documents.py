@@ -27,6 +27,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 PAGES = (
+    "c",
     "clusters",
     "configuration",
     "coming-from",
@@ -79,6 +80,9 @@ class Reader:
         words = shlex.join(imported.interpreter(python, framework, self.env))
         self.write("bin/python3", f'#!/bin/sh\nexec {words} "$@"\n')
         self.write("bin/torchrun", f'#!/bin/sh\nexec {shlex.quote(python)} -m torch.distributed.run "$@"\n')
+        built = os.path.abspath(os.environ.get("top_builddir", "."))
+        flags = f"-I{TOP}/core/include -L{built}/.libs -Wl,-rpath,{built}/.libs -lbyteps"  # nothing is installed here
+        self.write("bin/pkg-config", f"#!/bin/sh\necho {shlex.quote(flags)}\n")
         self.write("bin/bpslaunch", '#!/bin/sh\nexec byteps launch "$@"\n')
 
     def write(self, name, text):
