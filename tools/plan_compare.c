@@ -69,18 +69,19 @@ static void set_saved(struct bps_compare_row *row, const struct bps_compare_row 
     row->saved_part = above->placed > 0 ? row->saved / above->placed : NAN;
 }
 
-/* How each row compares with the fastest one; the first that is nearly as fast has the mark. */
+/* How each row compares with the fastest one; the first whose step is nearly as short as the shortest has the mark. */
 static void set_best(struct bps_compare *compare)
 {
-    double best = compare->row[0].placed;
+    double best = compare->row[0].placed, step = compare->row[0].step;
     bool found = false;
     for (uint32_t i = 1; i < compare->n; i++) {
         best = fmin(best, compare->row[i].placed);
+        step = fmin(step, compare->row[i].step);
     }
     for (uint32_t i = 0; i < compare->n; i++) {
         struct bps_compare_row *row = &compare->row[i];
         row->times_best = times(row->placed, best);
-        row->near = !found && row->placed <= best * BPS_COMPARE_NEAR;
+        row->near = !found && row->step <= step * BPS_COMPARE_NEAR;
         found = found || row->near;
     }
 }

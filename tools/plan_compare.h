@@ -70,7 +70,7 @@ struct bps_compare_row {
     double idle_workers, idle_servers;          /* part of the time, mean of these hosts' links */
     double step, steps_per_hour, cost_per_1000; /* seconds; and of 1000 steps, in units of the prices */
     bool cheapest, enough; /* the first of the least cost; the first where more servers cannot help */
-    bool near;             /* the first that takes at most BPS_COMPARE_NEAR times as long as the fastest one */
+    bool near;             /* the first whose step takes at most BPS_COMPARE_NEAR times as long as the shortest */
 };
 
 struct bps_compare {

@@ -115,7 +115,7 @@ static void print_row(const struct bps_compare_row *row, const struct column *ti
            row->enough ? "+" : "");
 }
 
-static void print_marks(const struct bps_compare *compare, const struct column *cost)
+static void print_marks(const struct bps_compare *compare, const struct column *cost, const struct bps_step *step)
 {
     bool first = true;
     for (uint32_t i = 0; i < compare->n; i++) {
@@ -129,8 +129,9 @@ static void print_marks(const struct bps_compare *compare, const struct column *
                    cost->decimals, row->cost_per_1000);
         }
         if (row->near) {
-            printf("~ the fewest within %.0f %% of the best time: %u further server%s, %s\n",
-                   100 * (BPS_COMPARE_NEAR - 1), row->servers, plural(row->servers), bps_duration_text(row->placed));
+            printf("~ the fewest within %.0f %% of the best time%s: %u further server%s, %s\n",
+                   100 * (BPS_COMPARE_NEAR - 1), step->compute >= 0 ? " of a step" : "", row->servers,
+                   plural(row->servers), bps_duration_text(row->step));
         }
         if (row->enough) {
             printf("+ more than %u do not help: the links of workers carry their own gradients only\n", row->servers);
@@ -146,7 +147,7 @@ void bps_compare_print(const struct bps_compare *compare, const struct bps_model
     for (uint32_t i = 0; i < compare->n; i++) {
         print_row(&compare->row[i], &time, &cost, step);
     }
-    print_marks(compare, &cost);
+    print_marks(compare, &cost, step);
 }
 
 /* ---- for programs ---- */

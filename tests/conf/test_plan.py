@@ -285,6 +285,13 @@ class Compare(Case):
                     else:
                         self.assertIsNone(row["times_best"])
 
+    def test_best_step(self):
+        """With computation the mark is about steps: what a push_pull hides behind needs no servers."""
+        for compute, overlap, expected in ((25, (), 5), (1000, (), 0), (100, ("--overlap",), 3)):
+            rows = self.rows("0..5", "--compute", f"{compute}ms", *overlap)
+            self.assertEqual([row["servers"] for row in rows if row["near_best"]], [expected])
+            self.assertEqual(rows[5]["times_best"], 1)
+
     def assert_saved(self, row, above):
         saved, share = row["each_saves"]["seconds"], row["each_saves"]["share"]
         if above is None:
@@ -383,7 +390,7 @@ class Compare(Case):
             )
             self.assertEqual(words[11:], [marks] if marks else [])
         self.assertRegex(text, r"\n\* least cost: \d further servers, [\d.]+ for 1000 steps\n")
-        self.assertRegex(text, r"\n~ the fewest within 5 % of the best time: \d further servers, [\d.]+ ms\n")
+        self.assertRegex(text, r"\n~ the fewest within 5 % of the best time of a step: \d further servers, [\d.]+ ms\n")
         self.assertTrue(
             text.endswith(
                 "\n+ more than 5 do not help: the links of workers carry their own gradients only\n"
