@@ -119,8 +119,8 @@ struct bps_plan_request {
         "bandwidth", required_argument, NULL, BPS_PLAN_OPT_BANDWIDTH                                                   \
     }
 #define BPS_PLAN_HELP                                                                                                  \
-    "      --model MODEL      resnet50, vgg16, bert-large, or a file with lines\n"                                     \
-    "                         NAME COUNT TYPE\n"                                                                       \
+    "      --model MODEL      resnet50, vgg16, bert-base, bert-large, gpt2, or a file\n"                               \
+    "                         with lines NAME COUNT TYPE\n"                                                            \
     "      --bandwidth RATE   of each host's link, each way (default: " BPS_BANDWIDTH_DEFAULT ");\n"                   \
     "                         a list, such as 8x100Gbit,25Gbit, is for hosts with\n"                                   \
     "                         workers first, its last one for all further hosts\n"
