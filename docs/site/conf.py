@@ -15,7 +15,7 @@ copyright = author
 extensions = ["myst_parser", "sphinx.ext.napoleon", "autoapi.extension"]
 myst_heading_anchors = 4  # as GitHub numbers them
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["README.md", "SECURITY.md"]  # index.md and docs/security.md have what is in them
+exclude_patterns = ["README.md"]  # index.md has what is in it
 suppress_warnings = [
     "autoapi.python_import_resolution",  # of names that a framework has, or that are made while it runs
     "ref.python",

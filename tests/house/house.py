@@ -16,6 +16,8 @@ import pathlib
 import re
 import subprocess
 
+import words
+
 BUILD = pathlib.Path(os.environ.get("top_builddir", "."))
 SOURCE = pathlib.Path(os.environ.get("top_srcdir", "."))
 NM = os.environ.get("NM") or "nm"
@@ -207,6 +209,7 @@ def main():
     print("the largest folder has {} lines: {}".format(*largest_folder()))
     print("the longest public header has {} lines: {}".format(*longest_header()))
     print(f"{len(repeated_names())} names of functions stand in several files of core/")
+    print(f"the documents have {words.count()} words over which readers stumble: words.py")
     for path in setters() if options.all else ():
         print(f"    {path}")
     for name, places in sorted(repeated_names().items()) if options.all else ():

@@ -6,9 +6,9 @@
  * servers and pulls the results back. All workers of a job push the same tensors; each round of a tensor yields the
  * same result on every worker.
  *
- * Threads: every function may be called from any thread, unless its comment says otherwise.
- * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write one line that says what is
- * wrong and what to do. The report may be NULL. Output parameters are set only on success.
+ * Threads: every function may be called from any thread, unless its comment states otherwise.
+ * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write into it in one line what
+ * is wrong and what to do. The report may be NULL. Output parameters are set only on success.
  * Fork: a child made by fork() finds the library stopped (BPS_ERR_STATE); its parent is not disturbed.
  * Versions: structs that the application makes begin with their size, so that later versions can add to their end. The
  * library takes those of all versions: what an older one has not counts as 0, and of a newer one all that is unknown
@@ -38,7 +38,7 @@ struct bps_init_options {
  * Joins the job that the configuration describes (byteps.conf(5)) and waits until all members are there.
  * Without any configuration it makes a job of this one process, unless torchrun, srun or mpirun has started it
  * as one of several, which is BPS_ERR_CONF. Calling it again in a running job does nothing. `options` may be
- * NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who is missing),
+ * NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists the missing members),
  * BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
  */
 BPS_API bps_status bps_init(const struct bps_init_options *options, struct bps_report *report);
@@ -92,7 +92,7 @@ BPS_API const char *bps_version(void); /* "0.1.0" */
 struct bps_hosted;
 
 /*
- * Runs the scheduler of a job on a thread of this process. cluster.scheduler says where it listens: "10.0.0.7:0" at a
+ * Runs the scheduler of a job on a thread of this process. cluster.scheduler is where it listens: "10.0.0.7:0" at a
  * free port of that address; unset: where this host alone reaches it. address[n] receives "host:port" for the other
  * parts. It is in all as `byteps scheduler`: with cluster.stay it waits for the next job when one is over. Errors:
  * BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_IO, BPS_ERR_NOMEM.
@@ -118,13 +118,13 @@ struct bps_declaration {
     size_t size;          /* sizeof(struct bps_declaration) */
     const char *name;     /* unique in the job; at most 1023 bytes; copied */
     uint64_t count;       /* elements; ignored while dtype is BPS_DTYPES */
-    uint32_t dtype;       /* BPS_DTYPES: not known yet, the first push_pull tells */
+    uint32_t dtype;       /* BPS_DTYPES: not known yet, the first push_pull decides */
     uint32_t ndim;        /* dimensions of the shape; 0 with a shape: one element */
-    const int64_t *shape; /* ndim extents whose product is count; copied; NULL: not told, and not compared */
+    const int64_t *shape; /* ndim extents whose product is count; copied; NULL: not given, and not compared */
     /*
      * How its sums and averages are coded on the network, if it is of a floating type: a compressor with its options,
      * as in a member of `compressors` in byteps.conf(5), "plugin=onebit; feedback=true". Copied; "": not at all; NULL:
-     * as the stages compress of the configuration say.
+     * as the stages compress of the configuration define.
      */
     const char *coding;
     uint32_t mode; /* enum bps_mode of types.h, the same on all workers */
@@ -181,7 +181,7 @@ struct bps_push_pull {
     bps_done_fn done; /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
     void *arg;
     struct bps_device device; /* of in and out; all 0: host memory */
-    double learning_rate;     /* of this round, for the feedback of a coding; 0: not told. The same on all workers */
+    double learning_rate;     /* of this round, for the feedback of a coding; 0: not given. The same on all workers */
     struct bps_rows *rows;    /* NULL; or `in` has some rows of the tensor only: sparse.h */
     uint32_t group;           /* 0: all workers; or one of groups.h, without a name, and `root` counts in it. ABI 1.1 */
 };
@@ -212,7 +212,7 @@ BPS_API uint64_t bps_pushed_bytes(void);
  */
 BPS_API uint64_t bps_coded_bytes(uint64_t *plain);
 
-/* How late a worker is, as known here by now; docs/running.md says what is counted. BPS_ERR_INVALID: no such rank. */
+/* How late a worker is, as known here by now; docs/running.md defines what counts. BPS_ERR_INVALID: no such rank. */
 struct bps_worker_lateness {
     size_t size; /* sizeof(struct bps_worker_lateness) */
     char host[64];
@@ -268,7 +268,7 @@ BPS_API bps_status bps_load_feedback(const char *name, const void *state, size_t
  * such memory may be a tensor.
  *
  * bps_alloc() returns zeroed memory of that kind, aligned to a page, which the caller owns until bps_free();
- * NULL: there is none; the log says why. Each call takes a descriptor, so allocate in large pieces. It may be called at
+ * NULL: there is none; the log has why. Each call takes a descriptor, so allocate in large pieces. It may be called at
  * any time, before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there the
  * parent sees.
  */
@@ -287,7 +287,7 @@ struct bps_memory {
 
 /*
  * Makes a mapping as good as memory of bps_alloc(). It must stay in its place until bps_unregister(), which
- * no operation in flight may outlive. BPS_ERR_INVALID: it cannot be shared safely; the report says why. These
+ * no operation in flight may outlive. BPS_ERR_INVALID: it cannot be shared safely; the report has the reason. These
  * four functions are thread-safe, but not to be called from `done`.
  */
 BPS_API bps_status bps_register(const struct bps_memory *memory, struct bps_report *report);

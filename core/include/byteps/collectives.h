@@ -14,7 +14,7 @@
  *
  * In a process group (groups.h) n is its size, and ranks are those in the group.
  *
- * A block has `count` elements. Blocks of different sizes have counts[n], one for each rank, on those who have all n:
+ * A block has `count` elements. Blocks of different sizes have counts[n], one for each rank, on those that have all n:
  * in_counts of n blocks in `in`, out_counts of n blocks in `out`. The single block on the other side has counts[r]
  * elements, or `count` in a gather and a scatter, where only the root has counts. Blocks may be empty.
  *

@@ -5,12 +5,12 @@
  * A compressor codes slices of tensors, so that they need fewer bytes on their way, and makes elements of
  * what has arrived. It keeps nothing between two calls: what coding has lost is the core's to keep (error
  * feedback). The same elements and random numbers make the same bytes again. Any alignment of any pointer, any count, 0
- * included. Thread-safe: several threads of a worker code at once, and each server thread has an instance of its own.
+ * included. Thread-safe: several threads of a worker code at once, and each server thread has its own instance.
  * There is no event loop.
  *
  * Slices: workers encode what they contribute and decode results, servers decode contributions and encode their sum, a
- * slice at a time: as many elements as `bound` says fit into worker.slice of byteps.conf(5), a multiple of 64 and at
- * least so many; the last slice of a partition has what is left. Each is coded for itself.
+ * slice at a time: as many elements as `bound` allows in worker.slice of byteps.conf(5), a multiple of 64 and at
+ * least this many; the last slice of a partition has what is left. Each is coded for itself.
  *
  * Types: the core passes BPS_FLOAT32 and BPS_FLOAT64 only; float16 and bfloat16 it widens before.
  * Overflow stays visible: if an element is not finite, at least that element, or all of its block or slice as the
@@ -51,7 +51,7 @@ struct bps_compressor_ops {
                      void *dst);
     /*
      * dst = the elements that src stands for. The bytes come from a peer and are not trusted:
-     * BPS_ERR_PROTOCOL if they cannot be what encode makes of so many elements; dst is undefined then.
+     * BPS_ERR_PROTOCOL if they cannot be what encode makes of this many elements; dst is undefined then.
      */
     bps_status (*decode)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count);
     /* The same, but dst += these elements that decode makes. */

@@ -19,7 +19,7 @@ extern "C" {
 
 struct bps_mark; /* the reducer's */
 
-/* An error means that the device does not work any more; `text` says why. */
+/* An error means that the device does not work any more; `text` has the reason. */
 typedef void (*bps_device_fn)(void *arg, bps_status status, const char *text);
 
 /* A copy between a device and the host. Its memory stays valid until `done` is called, or close returns. */
@@ -90,7 +90,7 @@ struct bps_group_step {
 /* None of them is optional. All are called on the loop. */
 struct bps_group_ops {
     size_t size;
-    /* Are there groups in this process? The text says by what, such as "NCCL 2.21.5"; the report why not. */
+    /* Are there groups in this process? The text names the library, such as "NCCL 2.21.5"; the report why not. */
     bps_status (*query)(void *instance, char *text, size_t n, struct bps_report *report);
     /*
      * True if the steps of a group of this size may combine this type so, with the results of `reduce`, but

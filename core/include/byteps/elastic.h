@@ -6,10 +6,10 @@
  * fail with BPS_ERR_MEMBERSHIP, alike on all workers that are left: either all have the result, the same bits, or none
  * has. What has failed may have changed the memory of its results.
  *
- * Then each worker calls bps_reform(), which returns when all others have called it and those who wait to join are in.
+ * Then each worker calls bps_reform(), which returns when all others have called it and those that wait to join are in.
  * Rank and size may be other ones: survivors come first, in the order they had. Names and what coding has left stay.
  * Newcomers know nothing of what the others have learned: broadcast it from rank 0. Operations that are in flight end
- * before it returns, as bps_wait() tells.
+ * before it returns, as bps_wait() reports.
  */
 #ifndef BYTEPS_ELASTIC_H
 #define BYTEPS_ELASTIC_H
@@ -28,9 +28,9 @@ extern "C" {
 BPS_API bps_status bps_reform(struct bps_report *report);
 
 /*
- * How many processes wait for this worker to call bps_reform(): those who want to join, and others that have called it.
- * No message is sent: cheap enough for each step. Workers hear of it at different times, and need not: who goes on
- * meets BPS_ERR_MEMBERSHIP. BPS_ERR_STATE outside a job.
+ * How many processes wait for this worker to call bps_reform(): newcomers, and others that have called it.
+ * No message is sent: cheap enough for each step. Workers learn of it at different times, and need not: one that
+ * goes on meets BPS_ERR_MEMBERSHIP. BPS_ERR_STATE outside a job.
  */
 BPS_API int bps_members_wait(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * framework.h - what a framework binding tells about itself.
+ * framework.h - what a framework binding declares about itself.
  *
  * A binding is loaded by its framework, links to libbyteps and calls the functions of byteps.h. It exports no module:
  * the notes in its file are what it is listed by, and a record names it where it runs.

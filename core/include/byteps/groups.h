@@ -27,7 +27,7 @@ extern "C" {
  */
 BPS_API bps_status bps_group_new(const uint32_t *ranks, uint32_t n, uint32_t *out, struct bps_report *report);
 /*
- * The same, called by the members alone, who have agreed otherwise on a number for the group: below BPS_GROUP_NUMBERS,
+ * The same, called by the members alone, which have agreed on a number for the group: below BPS_GROUP_NUMBERS,
  * and of no other group in the life of the job. It returns at once. Members with different ranks end the job.
  */
 BPS_API bps_status bps_group_open(uint32_t number, const uint32_t *ranks, uint32_t n, uint32_t *out,

@@ -4,7 +4,7 @@
  *
  * Worker 0 hosts the scheduler and leaves a note of it where the launcher keeps such things for its processes; the
  * others find it there. The note has the secret of the job: none but the processes of this user must be able to read
- * it. What it says is the core's affair, and so is what a foreign one can do.
+ * it. Its contents are the core's affair, and so is what a foreign one can do.
  *
  * Launchers are looked for only in a process that knows that it is one of several, by WORLD_SIZE and RANK or what
  * mpirun and srun set, and that has no cluster.scheduler: not in one of `byteps run`, and not in one that is alone. Of
@@ -12,7 +12,7 @@
  * them, and MASTER_ADDR with MASTER_PORT after them.
  *
  * Options: the configuration does not name launchers, so that they have none; what they need is in the environment.
- * State: a process belongs to its launcher once, so what is to be said to that once may lie in static memory. At most
+ * State: a process belongs to its launcher once, so what it needs only once may lie in static memory. At most
  * one instance is open at a time, from before the note is left or found until the job is over.
  * Threads: one call at a time, from any thread; in_child excepted. There is no event loop.
  * Blocking: leave and find may block until `until`, which is a time of CLOCK_MONOTONIC in nanoseconds.
@@ -55,10 +55,10 @@ struct bps_launcher_ops {
     /* The least one is asked first: 100 the store of torchrun, 200 PMIx, 300 PMI, 400 Slurm. */
     uint32_t order;
     const char *place; /* for messages: "the store of torchrun"; static */
-    /* Whether the environment tells of it. Called before open, maybe in a process of another launcher: it is cheap. */
+    /* Whether the environment shows it. Called before open, maybe in a process of another launcher: it is cheap. */
     bool (*recognise)(void);
     /*
-     * Worker 0: leaves the note for all who know the key. BPS_ERR_TIMEOUT: it could not until then, and the report says
+     * Worker 0: leaves the note for all with the key. BPS_ERR_TIMEOUT: it could not until then; the report has
      * what it has waited for. Another error ends the attempt.
      */
     bps_status (*leave)(void *instance, const char *key, const char *note, uint64_t until, struct bps_report *report);

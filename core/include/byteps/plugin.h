@@ -19,7 +19,7 @@
  * Versions: members of a job that have loaded plugins of one kind and name must have them in one version and format.
  * Opening: where open returns BPS_OK it has set *instance_out, which all other callbacks get, and which may be NULL;
  * else nothing is left of it, as close does not follow. Texts for a report or a callback are copied at once.
- * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
+ * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, others only where its comment allows them; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
  * ABI: a plugin works with every BytePS of the same major. A newer minor adds to the end of structs; what an older
  * plugin has not set counts as 0 or NULL, as does an operation that is optional. A plugin that uses what is newer than
@@ -258,7 +258,7 @@ struct bps_host {
                                  void *arg);
     void (*unpoll)(const struct bps_host *host, struct bps_poller *poller);
 
-    /* A counter of this instance, which the log tells at close (info); several threads add atomically. */
+    /* A counter of this instance, which the log shows at close (info); several threads add atomically. */
     uint64_t *(*counter)(const struct bps_host *host, const char *name, const char *help);
     /* Takes back the calls of fn with arg that defer has been given and that have not been made yet. */
     void (*undefer)(const struct bps_host *host, bps_call_fn fn, void *arg);

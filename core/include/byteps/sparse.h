@@ -11,7 +11,8 @@
  *
  * `in` has the values of n rows, one after the other; `out` is NULL. Shape and count are those of the whole table,
  * whose first dimension counts its rows. The name is needed; op is BPS_SUM or BPS_AVERAGE, which divides by the number
- * of workers, whoever has brought a row. Memory is the host's. Neither stages of worker.graph nor codings work on rows.
+ * of workers, not by those that have the row. Memory is the host's. Stages of worker.graph and codings do not
+ * work on rows.
  *
  * Which rows there are is sent in the fewest bytes, so that even all rows have hardly more than the table. They take
  * longer than all of it from half of the rows on, or less of them within a host: "Rows of a table" in

@@ -25,7 +25,7 @@ struct bps_channel; /* the transport's */
  * with it that they know it and agree on keys of this channel, as TLS does with a pre-shared key; it must not encrypt
  * with it directly. The handshake of the core goes on above that all the same, so a transport has no need of it.
  * A key is the core's and gone soon; the transport copies what it needs, clears that when the channel has it no
- * longer, and never tells it, as in a log or a report. NULL instead of a key: the job has no secret. All its members
+ * longer, and never reveals it, as in a log or a report. NULL instead of a key: the job has no secret. All its members
  * are on this host then.
  */
 struct bps_channel_key {
@@ -70,9 +70,9 @@ struct bps_frame {
  * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by
  * any mix of two ways, until all are taken:
  *  - place: the core may lend the final memory for the bytes from `offset` on. *bytes is what the transport wants,
- *    at most what is missing, and then what there is room for. The transport reads up to so many straight there and
+ *    at most what is missing, and then what there is room for. The transport reads up to this many straight there and
  *    calls take with that address and what it has read. Where nothing could be read it forgets the place, and asks
- *    again later. NULL: the core has no place for them now; *bytes says nothing.
+ *    again later. NULL: the core has no place for them now; *bytes is undefined.
  *  - take: the core consumes bytes that lie in any memory (a socket buffer, a sender's pages). It returns how
  *    many it took, from the front: all, or fewer by less than BPS_SINK_GRAIN, because an element is
  *    incomplete; the transport keeps those and presents them again, in front of the bytes that follow. Before
@@ -101,7 +101,7 @@ struct bps_sink {
 #define BPS_PLACES_LIMIT 16u
 
 /*
- * What the core wants to hear of a channel; `user` is the pointer given with them. All are called on the loop. From
+ * What the core wants to know of a channel; `user` is the pointer given with them. All are called on the loop. From
  * within each of them, and of those of a sink, the core may call kick, finish and drop of this channel or of another
  * one, and dial. The transport asks after each whether its channel is still there.
  */
@@ -123,7 +123,7 @@ struct bps_channel_events {
     /* The memory of a frame is no longer needed by the transport. */
     void (*sent)(void *user, void *cookie);
     /*
-     * The channel has ended, by the peer or an error; text says why. Frames not yet sent are forgotten: no
+     * The channel has ended, by the peer or an error; text has the reason. Frames not yet sent are forgotten: no
      * `sent` for them, while it has been called for all that were. The channel is freed when this returns.
      * Never called after drop. BPS_OK: finish has ended it, and all was sent; BPS_ERR_IO: the peer has closed it, has
      * refused it, or a system call failed; BPS_ERR_TIMEOUT; or what `header` has returned. Before the handshake
@@ -145,7 +145,7 @@ struct bps_transport_attr {
     uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); 1 to 64. The core has 16 at most */
     bool local;     /* reaches only processes of the same host: the core encrypts nothing there */
     /*
-     * Not 0: regions on devices can be attached. Payloads of so many bytes and more may then lie there, and
+     * Not 0: regions on devices can be attached. Payloads of this many bytes and more may then lie there, and
      * for such ones that arrive, the sink is asked to open a place, which may lie there, too.
      */
     uint32_t device_bytes;
@@ -201,7 +201,7 @@ struct bps_transport_ops {
     void (*detach)(void *instance, const struct bps_region *region);
     /*
      * Optional: how long a byte takes to the peer and its answer back where no queue is in the way, in ns, as far as
-     * is known; 0: it is not. So much may be under way besides what queues hold. Cheap: called some hundred times a
+     * is known; 0: it is not. This much may be under way besides what queues hold. Cheap: called some hundred times a
      * second.
      */
     uint64_t (*round_trip)(struct bps_channel *channel);
@@ -210,7 +210,7 @@ struct bps_transport_ops {
      * grow. Bytes by that time are what the path carries while it has something to carry. False: not known.
      */
     bool (*delivered)(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
-    /* Optional: Mbit/s of the device that the channel goes through, as that says; 0: not known. */
+    /* Optional: Mbit/s of the device that the channel goes through, as it reports; 0: not known. */
     uint32_t (*speed)(struct bps_channel *channel);
 };
 

@@ -87,7 +87,7 @@ struct bps_report {
 
 /* How what the workers push of a tensor meets. */
 enum bps_mode {
-    BPS_MODE_CONFIGURED, /* as `mode` of the stage push_pull in byteps.conf(5) says, "sync" by default */
+    BPS_MODE_CONFIGURED, /* as `mode` of the stage push_pull in byteps.conf(5) is, "sync" by default */
     BPS_MODE_SYNC,       /* the result is made of what all workers push, and each waits for all */
     /*
      * The servers keep a value of the tensor. What a worker pushes is added to it, and its result is what the value is
