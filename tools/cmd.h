@@ -30,6 +30,8 @@ int bps_cmd_bench(int argc, char **argv);
 int bps_cmd_trace(int argc, char **argv);
 int bps_cmd_python(int argc, char **argv);
 
+/* Prints the versions of what must fit together. */
+void bps_cmd_versions(void);
 /* Prints "byteps COMMAND: text" and where help is found; returns BPS_EXIT_USAGE. */
 int bps_cmd_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints "byteps COMMAND: text"; returns BPS_EXIT_FAILURE. */

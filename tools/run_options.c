@@ -59,6 +59,7 @@ static const struct option long_options[] = {
     {"guard", no_argument, NULL, OPT_GUARD},
     {"part", no_argument, NULL, OPT_PART},
     {"caller", required_argument, NULL, OPT_CALLER},
+    {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
     BPS_CMD_CONF_OPTIONS,
     {NULL, 0, NULL, 0},
@@ -69,14 +70,14 @@ static int help(void)
     fputs("Usage: byteps run [OPTIONS] [--] COMMAND [ARGUMENT]...\n"
           "\n"
           "Starts a whole job: a scheduler, servers, and workers that run COMMAND. Ends all\n"
-          "of it when a part dies, says which part failed first, and returns its status.\n"
+          "of it when a part dies, reports which part failed first, and returns its status.\n"
           "\n"
           "  -n, --workers N        number of workers (default: cluster.workers, or 1)\n"
           "  -s, --servers K        number of server processes; workers may host servers,\n"
           "                         too, see cluster.colocated (default: cluster.servers,\n"
           "                         or 0)\n"
-          "  -H, --hosts A:2,B:2    start so many workers on each host, and the servers in\n"
-          "                         turn; through ssh, but for this machine\n"
+          "  -H, --hosts A:2,B:2    start 2 workers on each host, and the servers in turn;\n"
+          "                         through ssh, but for this machine\n"
           "      --hostfile FILE    the same from a file of lines such as \"A slots=2\"\n"
           "  -t, --timeout TIME     end the job after TIME, such as 90, 30min or 2h, with\n"
           "                         status 124\n"
@@ -103,6 +104,7 @@ static int help(void)
           "      --ssh COMMAND      instead of: ssh -o BatchMode=yes\n"
           "                         -o ServerAliveInterval=10\n"
           "      --no-prefix        do not put [worker 0] and the like before each line\n" BPS_CMD_CONF_HELP
+          "  -V, --version          show the versions, and what works with what\n"
           "  -h, --help             show this text\n"
           "\n"
           "  byteps run -n 2 -s 1 -- python3 train.py --epochs 2\n",
@@ -308,6 +310,9 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
         return use_conf(o, value);
     case BPS_CMD_OPT_SET:
         return use_set(o, value);
+    case 'V':
+        bps_cmd_versions();
+        return bps_cmd_finish(BPS_RUN_NAME, 0);
     case 'h':
         return help();
     default:
@@ -444,7 +449,7 @@ int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
     opterr = 0;
     optind = 1;
     /* '+': the options of COMMAND are its own. */
-    while ((code = getopt_long(argc, argv, "+:n:s:H:t:e:a:h", long_options, NULL)) != -1) {
+    while ((code = getopt_long(argc, argv, "+:n:s:H:t:e:a:hV", long_options, NULL)) != -1) {
         status = use_option(o, code, optarg, argv);
         if (status >= 0) {
             return status;

@@ -141,7 +141,7 @@ class Images(unittest.TestCase):
 
     def test_versions(self):
         for image in ("byteps-server", "byteps-worker"):
-            self.assertRegex(self.store.run(image, "byteps", "--version"), r"^byteps [0-9.]+\n$")
+            self.assertRegex(self.store.run(image, "byteps", "--version"), r"^byteps [0-9.rc]+\n$")
 
     def test_sizes(self):
         """A compiler, or lists of packages, would be more than that."""

@@ -49,7 +49,7 @@ class Packages(Case):
         environment = self.make("torch")
         folder = self.execute(environment.env, "byteps", "python", "--path").strip()
         names = sorted(os.listdir(folder))
-        self.assertEqual([re.sub(r"-[\d.]*\d", "", name) for name in names], ["byteps", "byteps_c.dist-info"])
+        self.assertEqual([re.sub(r"-[\d.rc]*\d", "", name) for name in names], ["byteps", "byteps_c.dist-info"])
         environment.install()
         version = environment.python("import importlib.metadata as m; print(m.version('byteps-c'))")
         self.assertEqual(f"byteps {version}", output("byteps", "--version", env=environment.env))

@@ -62,7 +62,9 @@ class Program(unittest.TestCase):
                 self.assertEqual([line for line in done.stdout.splitlines() if len(line) > 80], [])
 
     def test_version(self):
-        self.assertRegex(byteps("--version").stdout, r"^byteps \d+\.\d+\.\d+\n$")
+        version = byteps("--version").stdout
+        self.assertRegex(version, r"^byteps \d+\.\d+\.\d+(rc\d+)?\n$")
+        self.assertRegex(byteps("run", "--version").stdout, rf"^{version}wire +\d+: .*\nplugin ABI +\d+\.\d+: ")
 
     def test_unknown_words_are_usage_errors(self):
         for args, text in (
