@@ -87,7 +87,7 @@ static void describe_groups(const struct bps_conf *conf, struct drawing *d)
     if (obstacle != NULL) {
         snprintf(d->groups, sizeof d->groups, "none: %.200s", obstacle);
     } else {
-        snprintf(d->groups, sizeof d->groups, "%s, where each worker has a device of its own", text);
+        snprintf(d->groups, sizeof d->groups, "%s, where each worker has its own device", text);
     }
 }
 
@@ -201,7 +201,7 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
             printf("    devices    %s\n", d->groups);
         }
     } else if (node->kind == BPS_NODE_COMPRESS) {
-        printf("    does       says how sums and averages of a tensor are coded on the network, in push_pull\n");
+        printf("    does       sets how sums and averages of a tensor are coded on the network, in push_pull\n");
         printf("    coding     %s\n", node->coding->text);
         if (node->coding->automatic) {
             printf("    auto       rounds are coded where that saves time, as rank 0 measures while the job runs\n");

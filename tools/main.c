@@ -17,17 +17,17 @@ struct command {
 
 static const struct command commands[] = {
     {"run", "start a whole job: scheduler, servers and workers", bps_cmd_run},
-    {"launch", "start the processes of one machine, told by DMLC_ variables", bps_cmd_launch},
+    {"launch", "start the processes of one machine by DMLC_ variables", bps_cmd_launch},
     {"server", "sum what the workers push", bps_cmd_server},
     {"scheduler", "bring the members of a job together", bps_cmd_scheduler},
     {"conf", "check, show or sample the configuration", bps_cmd_conf},
-    {"plugin", "list the plugins, tell about one, begin a new one", bps_cmd_plugin},
+    {"plugin", "list the plugins, describe, check, measure or begin one", bps_cmd_plugin},
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
-    {"trace", "join the timelines of a job, tell where each step spent its time", bps_cmd_trace},
+    {"trace", "join the timelines of a job, show where each step spent its time", bps_cmd_trace},
     {"bench", "measure push_pull, a transport, the reducer or a training", bps_cmd_bench},
     {"python", "let a Python find the package byteps", bps_cmd_python},
-    {"info", "tell about this installation and this machine", bps_cmd_info},
+    {"info", "show information about this installation and this machine", bps_cmd_info},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -42,7 +42,7 @@ static int help(void)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\n"
-           "'byteps COMMAND --help' tells about one of them, byteps(1) and byteps.conf(5)\n"
+           "'byteps COMMAND --help' describes one of them, byteps(1) and byteps.conf(5)\n"
            "about all.\n"
            "Two workers and one server on this machine:\n"
            "\n"

@@ -73,6 +73,19 @@ static int is_model(const struct dirent *entry)
     return entry->d_name[0] != '.' && dot != NULL && strcmp(dot, ".txt") == 0;
 }
 
+/* One that an earlier directory hides is left out. */
+static void add_model(struct bps_text *out, const char *directory, const char *file)
+{
+    char *word = bps_cmd_print("%.*s", (int)strlen(file) - 4, file), *path = bps_cmd_print("%s/%s", directory, file);
+    char *first = installed(word);
+    if (first == NULL || strcmp(first, path) == 0) {
+        bps_text_add(out, "%s%s", out->length > 0 ? ", " : "", word);
+    }
+    free(word);
+    free(path);
+    free(first);
+}
+
 void bps_model_list(char *text, size_t n)
 {
     const char *rest = search_path();
@@ -82,8 +95,7 @@ void bps_model_list(char *text, size_t n)
         struct dirent **entries;
         int count = scandir(directory, &entries, is_model, alphasort);
         for (int i = 0; i < count; i++) {
-            bps_text_add(&out, "%s%.*s", out.length > 0 ? ", " : "", (int)strlen(entries[i]->d_name) - 4,
-                         entries[i]->d_name);
+            add_model(&out, directory, entries[i]->d_name);
             free(entries[i]);
         }
         if (count >= 0) {

@@ -193,7 +193,7 @@ int bps_plugin_new(const char *kind, const char *name)
            "\n"
            "  cd %s && make && make check && make install\n"
            "\n"
-           "%s/README.md says where to go on.\n",
+           "%s/README.md shows the next steps.\n",
            name, kind, name, name);
     return bps_cmd_finish("plugin", 0);
 }

@@ -84,7 +84,7 @@ static int help(void)
           "      --grace TIME       how long the others may report when a part has died\n"
           "                         (default: 10 s)\n"
           "      --restarts N       start all of it anew when it has failed, N times at\n"
-          "                         most; BYTEPS_RESTART_COUNT tells COMMAND how often\n"
+          "                         most; COMMAND gets the count in BYTEPS_RESTART_COUNT\n"
           "      --min-workers N    go on when workers are lost, as long as N are left: if\n"
           "                         COMMAND can; others are started in their place\n"
           "      --max-workers M    let others join up to M (default: as many as at first)\n"

@@ -12,10 +12,11 @@ static const struct bps_option cluster_table[] = {
      "whose "
      "address has port 0; empty: any."},
     {"job", BPS_OPT_STRING, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, job), "default", NULL,
-     "A word that tells jobs apart."},
+     "Name of the job: members of different jobs refuse each other."},
     {"secret_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, secret_file), "", NULL,
-     "A file with the secret of the job, which only its owner may read; $BYTEPS_SECRET counts more. Only who knows the "
-     "secret is let in. byteps run makes one for each job; without any, all members must be on one host."},
+     "A file with the secret of the job, which only its owner may read; $BYTEPS_SECRET takes precedence. Only "
+     "processes "
+     "that know it may join. byteps run makes one for each job; without any, all members must be on one host."},
     {"checksum", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, checksum), "none",
      "none|blake2s|gmac",
      "All that travels between members has a checksum, and what does not match it is not used: blake2s finds what has "
@@ -31,7 +32,7 @@ static const struct bps_option cluster_table[] = {
     {"workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, workers), "1", "1..32768",
      "Number of workers, which are the training processes."},
     {"min_workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, min_workers), "0", "0..32768",
-     "The job goes on without workers that are lost, or have left, as long as so many are left or come: what is in "
+     "The job goes on without workers that are lost, or have left, as long as this many are left or come: what is in "
      "flight fails, and the others reform (an elastic job; each worker sums by itself, as with worker.hierarchy = "
      "\"off\"); 0: the job ends."},
     {"max_workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, max_workers), "0", "0..32768",
@@ -71,9 +72,8 @@ static const struct bps_option worker_table[] = {
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "48 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "192 KiB", "0..1 TiB",
-     "A shard that has not answered so many bytes gets no more that are as urgent. How many sizes itself by "
-     "the round trips; this is the most on short paths, on average of all shards, of which each has its share by what "
-     "it sums; 0: there is no bound."},
+     "Maximum unacknowledged bytes per shard, averaged over the shards in proportion to what each sums; the "
+     "window adapts to the round-trip time, and more urgent data may exceed it; 0: no limit."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto", "auto|on|off",
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
      "where a host has several of them and the transport between them works; on: an error where it does not; "
@@ -85,15 +85,15 @@ static const struct bps_option worker_table[] = {
      "Asynchronous training: optimizers push by what a step has changed the parameters, the servers add that to "
      "the parameters that they keep, and no worker waits for the others."},
     {"staleness", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, staleness), "-1", "-1..1000000",
-     "Of tensors in mode async, as in asynchronous training: a worker waits for those that are more than so many "
+     "Of tensors in mode async, as in asynchronous training: a worker waits for workers that are more than this many "
      "pushes behind; 0: all push equally often; -1: it never waits."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
      "The reducer that reaches the memory of tensors, a name in reducers, or several in order of preference: "
      "cuda for tensors on GPUs; sum knows host memory only."},
     {"device_groups", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, device_groups), "auto",
      "auto|on|off",
-     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has a "
-     "device of its own and it works; on: an error where it does not; off: always through the host."},
+     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has its "
+     "own device and it works; on: an error where it does not; off: always through the host."},
     {"group_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, group_size), "4", "1..64",
      "Partitions that the devices of a host are given at once to sum or to hand out."},
     {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",
@@ -161,7 +161,7 @@ static const struct bps_option log_table[] = {
 static const struct bps_option plugins_table[] = {
     {"guard", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_plugins, guard), "false", NULL,
      "Blocks of memory that plugins get of the core end at pages that cannot be touched: one byte too far ends the "
-     "process, which says in what callback. Slow; to find faults of plugins."},
+     "process, with a message that names the callback. Slow; to find faults of plugins."},
     {0},
 };
 

@@ -40,7 +40,7 @@ class Wheel(Case):
 
     def test_name(self):
         """One for every Python."""
-        self.assertRegex(self.name, r"^byteps_c-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
+        self.assertRegex(self.name, r"^byteps_c-[\d.rc]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
 
     def test_jobs(self):
         text = self.execute(self.env, "byteps", "run", "-n", "2", "-s", "1", "--", "python3", SUM, "torch")
