@@ -110,7 +110,8 @@ struct bps_task *bps_tensor_task(const struct bps_tensor_entry *tensor, uint32_t
     if (!tensor->blocks) {
         return partition < tensor->tasks ? &tensor->task[partition] : NULL;
     }
-    return bsearch(&partition, tensor->task, tensor->tasks, sizeof *tensor->task, task_compare);
+    return tensor->tasks == 0 ? NULL
+                              : bsearch(&partition, tensor->task, tensor->tasks, sizeof *tensor->task, task_compare);
 }
 
 static void free_tasks(struct bps_tensor_entry *tensor)

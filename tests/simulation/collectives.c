@@ -16,9 +16,10 @@
 /* One operation, as all workers draw it, and this one's part of it. */
 struct collective {
     uint32_t kind, root, base, uneven;
-    uint32_t n, own, rank[WORKERS]; /* who take part */
+    uint32_t n, own, rank[WORKERS]; /* who take part, */
+    bool grouped;                   /* in a process group */
     uint64_t in_counts[WORKERS], out_counts[WORKERS];
-    struct bps_process_group *group; /* used; NULL: all workers */
+    struct bps_process_group *group; /* used while it is open */
     float *in, *out;
     uint32_t ins, outs;
     bool on_device, in_place;
@@ -81,10 +82,7 @@ static void draw(const struct worker *w, uint32_t number, struct collective *c)
     c->uneven = c->kind == BPS_KIND_REDUCE ? 0 : c->uneven;
     c->on_device = job->devices && w->has_device && drawn(job, round, number, 7, 4) > 0;
     c->in_place = c->kind == BPS_KIND_ALL_GATHER && drawn(job, round, number, 8, 2) == 0;
-    if (set != 0 && c->own != UINT32_MAX &&
-        bps_process_group_open(w->worker, round * AT_ONCE + number, c->rank, c->n, &c->group, NULL) != BPS_OK) {
-        job_blame(w->job, "a process group could not be opened");
-    }
+    c->grouped = set != 0;
 }
 
 static bool has_side(const struct collective *c, enum bps_party party)
@@ -138,7 +136,7 @@ static void collective_fill(const struct worker *w, struct collective *c)
     free(data);
 }
 
-static bps_status collective_start(const struct worker *w, struct collective *c)
+static bps_status collective_start(const struct worker *w, uint32_t number, struct collective *c)
 {
     const struct bps_kind *kind = &bps_kinds[c->kind];
     struct bps_report report = {""};
@@ -158,12 +156,16 @@ static bps_status collective_start(const struct worker *w, struct collective *c)
                                      .in_count = c->in_counts[c->own],
                                      .out_count = c->out_counts[c->own],
                                      .request = &request};
+    bps_status status = BPS_OK;
+    if (c->grouped) {
+        status = bps_process_group_open(w->worker, w->round * AT_ONCE + number, c->rank, c->n, &c->group, &report);
+    }
     const struct bps_call call = {.op = sums ? BPS_SUM : BPS_WIRE_BROADCAST,
                                   .kind = c->kind,
                                   .root = c->root,
                                   .group = c->group,
                                   .blocks = &blocks};
-    bps_status status = bps_blocks_check(&call, &request, &report);
+    status = status == BPS_OK ? bps_blocks_check(&call, &request, &report) : status;
     return status == BPS_OK ? bps_operation_start(w->worker, &request, &call, &c->handle, &report) : status;
 }
 
@@ -209,7 +211,7 @@ bool collectives_run(struct worker *w)
         if (c[k].own != UINT32_MAX) {
             lay_out(&c[k]);
             collective_fill(w, &c[k]);
-            bps_status started = status == BPS_OK ? collective_start(w, &c[k]) : status;
+            bps_status started = status == BPS_OK ? collective_start(w, k, &c[k]) : status;
             c[k].handle = started == BPS_OK ? c[k].handle : 0;
             status = started;
         }
