@@ -50,7 +50,7 @@ bps_status bps_cpus_list(const char *text, unsigned index, hwloc_cpuset_t out, s
     const char *item = text, *at = text + strspn(text, BLANKS);
     hwloc_bitmap_zero(out);
     if (*at == '\0' || *at == ':') {
-        BPS_REPORT(report, "list %u of cores is empty; expected such as \"0-3,8\"", index);
+        BPS_REPORT(report, "core list %u is empty; expected a list such as \"0-3,8\"", index);
         return BPS_ERR_CONF;
     }
     while ((at = read_range(item, out)) != NULL && *at == ',' && at[1] != '\0' && at[1] != ':') {
@@ -58,7 +58,7 @@ bps_status bps_cpus_list(const char *text, unsigned index, hwloc_cpuset_t out, s
     }
     if (at == NULL || (*at != '\0' && *at != ':')) {
         int n = (int)strcspn(item, ":");
-        BPS_REPORT(report, "not a list of cores at '%.*s'; expected numbers below %u and ranges, such as \"0-3,8\"",
+        BPS_REPORT(report, "invalid core list at '%.*s'; expected numbers below %u and ranges, such as \"0-3,8\"",
                    n < 40 ? n : 40, item, BPS_CPUS_LIMIT);
         return BPS_ERR_CONF;
     }

@@ -21,7 +21,7 @@ bps_status bps_files_expect(uint64_t count, struct bps_report *report)
         return BPS_OK;
     }
     BPS_REPORT(report,
-               "this process needs %" PRIu64 " open files, and may have %" PRIu64 "; raise the hard limit, with "
+               "this process needs %" PRIu64 " open files, but its limit is %" PRIu64 "; raise the hard limit, with "
                "`ulimit -Hn` as root, limits.conf(5), or LimitNOFILE= of the service",
                count + OTHERS, (uint64_t)limit.rlim_max);
     return BPS_ERR_IO;

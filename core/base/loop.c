@@ -354,7 +354,7 @@ void bps_loop_defer_for(struct bps_loop *loop, const void *owner, bps_call_fn fn
 {
     bps_assert(fn != NULL);
     if (!call_list_reserve(&loop->deferred)) {
-        bps_error("loop", "no memory for a deferred call; making it at once");
+        bps_error("loop", "out of memory for a deferred call; running it immediately");
         fn(arg);
         return;
     }

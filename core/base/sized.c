@@ -42,7 +42,9 @@ bps_status bps_sized(const void *given, void *own, size_t size, size_t least, co
     }
     if (has > size && !is_zero((const char *)given + size, has - size)) {
         return bps_fail(report, BPS_ERR_UNSUPPORTED,
-                        "struct %s of a newer BytePS sets what this one does not have; install the newer one", name);
+                        "struct %s is from a newer BytePS and sets fields that this version does not have; install the "
+                        "newer version",
+                        name);
     }
     if (own != NULL) {
         memset(own, 0, size);

@@ -174,7 +174,7 @@ static void describe_loop(const struct bps_loop_look *one, char *what, size_t n)
         file_of(one->in, file, sizeof file);
         snprintf(text, sizeof text, "%s%.380s", file[0] != '\0' ? "a callback in " : "", file);
     }
-    snprintf(what, n, "%s has not come back to its events%s%s,", thread, text[0] != '\0' ? " from " : "", text);
+    snprintf(what, n, "%s has not returned to its event loop%s%s,", thread, text[0] != '\0' ? " from " : "", text);
 }
 
 /* Under the lock of all loops, where nothing else is to be locked: so it is judged later. */

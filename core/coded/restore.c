@@ -27,8 +27,8 @@ bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *r
     while (good && bps_state_next(&s)) {
     }
     if (!good || s.r.bad) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "these %zu bytes are not what bps_save_feedback() writes, or not all of it", bytes);
+        return bps_fail(report, BPS_ERR_INVALID, "the %zu bytes are not a complete state from bps_save_feedback()",
+                        bytes);
     }
     return BPS_OK;
 }

@@ -90,7 +90,7 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
         status = bps_thread_pool_need(worker, report);
     }
     if (status == BPS_OK && fit_feedback(task) != BPS_OK) {
-        return bps_fail(report, BPS_ERR_NOMEM, "out of memory for what coding keeps of tensor '%s'",
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory for the error feedback of tensor '%s'",
                         task->tensor->named.name);
     }
     return status;
@@ -436,11 +436,12 @@ static bps_status decoded(struct bps_task *task, uint32_t index, bps_status retu
     struct bps_coded_slice *coded = coded_of(task, index);
     give_back(task, &coded->scratch, scratch_bytes(task, index));
     if (returned != BPS_OK && coded->own) {
-        return bps_blame(coding->compressor, "decode_add", report, "returned %d of what encode has made", returned);
+        return bps_blame(coding->compressor, "decode_add", report, "returned %d for data that encode produced",
+                         returned);
     }
     bps_status status = bps_returned(coding->compressor, "decode", BPS_OK, returned, report);
     if (status != BPS_OK && status == returned) {
-        BPS_REPORT(report, "the server has sent what is not coded by %s", coding->text);
+        BPS_REPORT(report, "the server sent data that is not encoded with %s", coding->text);
     }
     return status;
 }

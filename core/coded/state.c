@@ -73,7 +73,7 @@ static void ask(struct bps_save *save)
 static void finish(struct bps_save *save)
 {
     bps_state_put_waiting(save->tensor, save->out);
-    end(save, save->out->failed ? BPS_ERR_NOMEM : BPS_OK, "out of memory for what coding has left");
+    end(save, save->out->failed ? BPS_ERR_NOMEM : BPS_OK, "out of memory for the error feedback");
 }
 
 /* Goes on until a shard is asked, or all is there. */
@@ -90,7 +90,7 @@ static void advance(struct bps_save *save)
             save->error = malloc(bytes);
             save->added = 0;
             if (save->error == NULL) {
-                end(save, BPS_ERR_NOMEM, "out of memory for what coding has left");
+                end(save, BPS_ERR_NOMEM, "out of memory for the error feedback");
                 return;
             }
             memcpy(save->error, feedback->now.error, bytes);
@@ -115,8 +115,9 @@ void bps_state_lost(struct bps_worker *worker, const struct bps_remote *remote)
         }
     }
     if (worker->job.rank == 0 && worker->graph->codings.count > 0) {
-        bps_warn(LOG, "what coding had lost of sums on the server that is lost is lost with it; of what workers have "
-                      "pushed, nothing is");
+        bps_warn(
+            LOG,
+            "the error feedback of the lost server's sums is lost with it; the error feedback of the workers is kept");
     }
 }
 

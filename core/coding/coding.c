@@ -140,17 +140,17 @@ static bps_status check_own(const struct bps_loaded *loaded, const struct own_op
                             const char *version, struct bps_report *report)
 {
     if (own->automatic && own->momentum != 0) {
-        return bps_fail(
-            report, BPS_ERR_CONF,
-            "%s: auto and momentum = nesterov do not go together: gradients that are not coded would have no "
-            "momentum; leave it to the optimizer",
-            path);
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: auto and momentum = nesterov cannot be combined: gradients of uncoded rounds would have "
+                        "no momentum; use the optimizer's momentum instead",
+                        path);
     }
     if (own->version[0] != '\0' && strcmp(own->version, version) != 0) {
-        return bps_fail(report, BPS_ERR_REFUSED,
-                        "%s: the versions differ: compressor %s is %s in what was asked for, and %s here (%s); install "
-                        "the same version on all hosts",
-                        path, loaded->plugin->name, own->version, version, loaded->path);
+        return bps_fail(
+            report, BPS_ERR_REFUSED,
+            "%s: the versions differ: compressor %s was requested in version %s, but is version %s here (%s); install "
+            "the same version on all hosts",
+            path, loaded->plugin->name, own->version, version, loaded->path);
     }
     return BPS_OK;
 }

@@ -159,7 +159,7 @@ static bps_status convert_transport(struct conversion *c)
 {
     bool known;
     if (!wants_rdma() && strcasecmp(c->value, "zmq") != 0 && bps_parse_bool(c->value, &known) != BPS_OK) {
-        return environment_refuse(c, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0");
+        return environment_refuse(c, "not a supported transport; expected 1 or ibverbs for RDMA, or 0");
     }
     return convert_to(c, "%s", wants_rdma() ? "verbs" : "");
 }
@@ -250,7 +250,7 @@ static bps_status refuse_missing(struct conversion *c, const char *what)
         return BPS_OK;
     }
     return bps_fail(c->report, BPS_ERR_CONF,
-                    "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
+                    "%s = %s: there is no %s yet, and training without it gives other results; unset the variable "
                     "to train without it",
                     c->name, bps_shown(c->value).text, what);
 }
@@ -358,7 +358,7 @@ static const struct {
     const char *name, *instead;
 } replaced[] = {
     {"BYTEPS_PCIE_SWITCH_SIZE",
-     ": the devices of a host are one group, in which NCCL finds PCIe switches and NVLink by itself"},
+     ": the devices of a host are one group, in which NCCL detects PCIe switches and NVLink"},
     {"BYTEPS_REDUCE_ROOTS", ": each worker of a host leads its share of the partitions"},
 };
 
@@ -462,10 +462,10 @@ static void note_unknown(const char *name, void (*fn)(void *arg, const char *tex
     }
     const char *nearest = bps_nearest(after_prefix(name), rests, n);
     char text[512];
-    snprintf(text, sizeof text, "%.200s is set, but not known", name);
+    snprintf(text, sizeof text, "%.200s is set, but is not a known variable", name);
     for (size_t i = 0; nearest != NULL && i < n; i++) {
         if (rests[i] == nearest) {
-            snprintf(text, sizeof text, "%.200s is set, but not known; did you mean %s?", name, known[i]);
+            snprintf(text, sizeof text, "%.200s is set, but is not a known variable; did you mean %s?", name, known[i]);
             break;
         }
     }
@@ -487,7 +487,7 @@ static void note_limit(const struct variable *row, void (*fn)(void *arg, const c
     const char *value = bps_variable(row->name);
     if (value != NULL && is_beyond(row, value)) {
         char text[512];
-        snprintf(text, sizeof text, "%s = %s is beyond the limit and taken as %" PRId64, row->name,
+        snprintf(text, sizeof text, "%s = %s exceeds the limit and is taken as %" PRId64, row->name,
                  bps_shown(value).text, row->most);
         fn(arg, text);
     }

@@ -128,7 +128,7 @@ static void launcher_conf_check_place(struct bps_check *check, const struct laun
     if (workers < 1) {
         bps_check_problem(check, launcher->size,
                           "%s has started %" PRId64 " processes, of which cluster.servers = %" PRId64
-                          " are servers; expected a worker beside them",
+                          " are servers; expected at least one worker",
                           launcher->name, processes, servers);
         return;
     }

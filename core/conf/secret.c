@@ -56,9 +56,9 @@ static bps_status secret_read_file(int fd, uint8_t out[BPS_SECRET_BYTES], struct
         return BPS_ERR_CONF;
     }
     if (!is_private(&about)) {
-        BPS_REPORT(report,
-                   "others than its owner can read it, or it is another user's; expected a file of this user with "
-                   "mode 0600");
+        BPS_REPORT(
+            report,
+            "other users can read it, or another user owns it; expected a file owned by this user with mode 0600");
         return BPS_ERR_CONF;
     }
     ssize_t n = read(fd, text, sizeof text);

@@ -153,7 +153,7 @@ static char *included_path(struct bps_arena *arena, const char *from, const char
 static bps_status include_file(struct scan *scan, const char *name, size_t n)
 {
     if (scan->depth + 1 >= DEPTH_MAX || scan->source->files++ >= FILES_MAX) {
-        return refuse_line(scan, scan->line, "too many files are included; do they include each other?");
+        return refuse_line(scan, scan->line, "too many files are included; check whether they include each other");
     }
     struct scan inner = *scan;
     inner.file = included_path(scan->source->arena, scan->file, name, n);

@@ -138,7 +138,7 @@ static void check_colocated(struct bps_check *check)
     bool alone = cluster->workers == 1 && cluster->scheduler[0] == '\0';
     if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone && !check->request->incomplete) {
         problem_at(check, "cluster.colocated",
-                   "there would be no server at all, because cluster.servers = 0; expected auto, first, "
+                   "the job would have no server, because cluster.servers = 0; expected auto, first, "
                    "hosts or all");
     }
 }
@@ -192,7 +192,7 @@ static void check_scheduler(struct bps_check *check)
                        : cluster->workers > 1           ? "cluster.workers"
                                                         : "cluster.servers";
     problem_at(check, path,
-               "the scheduler is not known; start the job with byteps run, or set cluster.scheduler = "
+               "the address of the scheduler is not set; start the job with byteps run, or set cluster.scheduler = "
                "\"HOST:PORT\"");
 }
 
@@ -263,8 +263,7 @@ static void check_encrypt(struct bps_check *check)
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     if (cluster->encrypt && cluster->checksum != BPS_CHECKSUM_NONE) {
         problem_at(check, "cluster.checksum",
-                   "superfluous, because with cluster.encrypt = true each frame proves that it is as it was sent; "
-                   "expected none");
+                   "redundant, because cluster.encrypt = true already authenticates each frame; expected none");
     }
 }
 

@@ -46,7 +46,7 @@ void bps_local_hand_over(struct bps_tensor_entry *tensor)
     }
     bps_status status = bps_state_hand_over(tensor, give);
     if (status != BPS_OK) {
-        bps_worker_fail(tensor->worker, status, "could not hand over what coding has left of a tensor");
+        bps_worker_fail(tensor->worker, status, "could not hand over the error feedback of a tensor");
     }
 }
 
@@ -89,7 +89,7 @@ bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header
                                                    : BPS_OK;
     bps_writer_fini(state);
     if (status == BPS_ERR_NOMEM) {
-        bps_worker_fail(worker, status, "out of memory for what coding has left of a tensor");
+        bps_worker_fail(worker, status, "out of memory for the error feedback of a tensor");
         return BPS_OK;
     }
     return status;

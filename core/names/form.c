@@ -38,8 +38,8 @@ bps_status bps_names_check_form(const struct bps_names *names, uint32_t dtype, u
         return BPS_ERR_INVALID;
     }
     if (shape != NULL && (ndim > BPS_DIMENSIONS || !has_elements(ndim, shape, count))) {
-        BPS_REPORT(report, "a shape of %u dimensions does not have %lu elements, or more than %u dimensions", ndim,
-                   count, BPS_DIMENSIONS);
+        BPS_REPORT(report, "the shape with %u dimensions does not have %lu elements, or has more than %u dimensions",
+                   ndim, count, BPS_DIMENSIONS);
         return BPS_ERR_INVALID;
     }
     return BPS_OK;

@@ -124,7 +124,7 @@ struct bps_named *bps_names_get(struct bps_names *names, const char *name, struc
     }
     named = named_take(names, name);
     if (named == NULL) {
-        BPS_REPORT(report, "there is no memory for another tensor, or this process has %u of them",
+        BPS_REPORT(report, "out of memory for another tensor, or this process has the maximum of %u tensors",
                    BPS_CHUNKS_LIMIT * BPS_CHUNK_SLOTS - 1);
         return NULL;
     }

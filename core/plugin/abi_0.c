@@ -283,7 +283,7 @@ bps_status bps_abi_0_adapt(struct bps_descriptor *descriptor, struct bps_report 
         return BPS_OK;
     }
     if (plugins == PLUGINS) {
-        return bps_refuse(report, "it is of ABI 0.%u, as %u other transports of this process; rebuild the plugin",
+        return bps_refuse(report, "it has ABI 0.%u, and at most %u transports of a process may; rebuild the plugin",
                           BPS_ABI_0_MINOR, PLUGINS);
     }
     own[plugins] = *ops;

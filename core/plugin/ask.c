@@ -178,7 +178,7 @@ bps_status bps_ask_listen(const struct bps_instance *transport, const char *addr
     if (status == BPS_OK && (actual[0] == '\0' || !ends)) {
         status =
             bps_blame(transport, "listen", &why, "actual %s; expected the address that peers dial, at most %zu bytes",
-                      ends ? "is empty" : "has no end", n - 1);
+                      ends ? "is empty" : "is not terminated", n - 1);
     }
     if (status != BPS_OK) {
         actual[0] = '\0';
@@ -217,7 +217,8 @@ void bps_ask_describe(const struct bps_instance *instance, char *text, size_t n)
     describe(instance->self, text, n);
     if (memchr(text, '\0', n) == NULL) {
         text[n - 1] = '\0';
-        (void)bps_blame(instance, "describe", NULL, "its text has no end; expected at most %zu bytes and a 0", n - 1);
+        (void)bps_blame(instance, "describe", NULL,
+                        "its text is not terminated; expected at most %zu bytes and a terminating 0", n - 1);
     }
     bps_make_printable(text);
 }

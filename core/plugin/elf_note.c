@@ -36,7 +36,7 @@ struct reader {
 static bps_status truncated(const struct reader *reader, uint64_t offset, uint64_t bytes)
 {
     return bps_refuse(reader->report,
-                      "the file is truncated: it has %llu bytes, its headers speak of %llu bytes at offset "
+                      "the file is truncated: it has %llu bytes, its headers refer to %llu bytes at offset "
                       "%llu; install or build it again",
                       (unsigned long long)reader->size, (unsigned long long)bytes, (unsigned long long)offset);
 }

@@ -272,7 +272,8 @@ void *bps_alloc(size_t bytes)
     struct bps_report report = {""};
     shared->mapped = map(&shared->region);
     if (!shared->mapped || shared_memory_add(shared, &report) != BPS_OK) {
-        bps_warn("memory", "no %zu bytes are shared: %s", bytes, shared->mapped ? report.text : strerror(errno));
+        bps_warn("memory", "cannot share %zu bytes of memory: %s", bytes,
+                 shared->mapped ? report.text : strerror(errno));
         destroy(shared);
         return NULL;
     }
@@ -339,7 +340,7 @@ bps_status bps_unregister(void *address, struct bps_report *report)
 {
     struct bps_shared *shared = shared_memory_take(address, false);
     if (shared == NULL) {
-        return bps_fail(report, BPS_ERR_INVALID, "%p is not the begin of registered memory", address);
+        return bps_fail(report, BPS_ERR_INVALID, "%p is not the start of registered memory", address);
     }
     destroy(shared);
     return BPS_OK;

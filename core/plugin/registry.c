@@ -42,7 +42,8 @@ static struct entry *find_entry(uint32_t kind, const char *name)
 static void tell_version(const struct bps_module *module, uint32_t kind, const char *name)
 {
     if (module->abi_major != BPS_ABI_MAJOR || module->abi_minor > BPS_ABI_MINOR) {
-        bps_info("plugins", "%s %s was built for ABI %u.%u, this BytePS has %u.%u: used is what both have",
+        bps_info("plugins",
+                 "%s %s was built for ABI %u.%u, this BytePS has %u.%u: only features of both versions are used",
                  bps_kind_name(kind), name, module->abi_major, module->abi_minor, BPS_ABI_MAJOR, BPS_ABI_MINOR);
     }
 }

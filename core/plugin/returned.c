@@ -41,7 +41,7 @@ bps_status bps_returned_told(const struct bps_instance *plugin, const char *call
 {
     bps_status checked = bps_returned(plugin, callback, BPS_OK, status, report);
     if (checked != BPS_OK && checked == status && report != NULL && report->text[0] == '\0') {
-        (void)bps_blame(plugin, callback, report, "%s; the plugin does not say why", bps_strerror(status));
+        (void)bps_blame(plugin, callback, report, "%s; the plugin gives no reason", bps_strerror(status));
     }
     return checked;
 }

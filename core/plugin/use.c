@@ -88,7 +88,7 @@ bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, 
     }
     if (status != BPS_OK && status != BPS_ERR_PLUGIN) {
         BPS_REPORT(report, "reducer '%s'%s has no %s of %s", reducer->name,
-                   reducer->next != NULL ? ", or one behind it in server.use," : "", bps_op_name(op),
+                   reducer->next != NULL ? ", or one after it in server.use," : "", bps_op_name(op),
                    bps_dtype_name(dtype));
     }
     return status;

@@ -312,8 +312,8 @@ static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const 
     uint64_t rest = from < bytes ? bytes - from : 0, queued = lane->guest->link.queued;
     rest = rest < FEEDBACK_CHUNK ? rest : FEEDBACK_CHUNK;
     if (queued > UNREAD_LIMIT) { /* it asks for one at a time */
-        bps_error(LOG, "worker %u asks what coding has lost, and has not read %" PRIu64 " MiB of the answers",
-                  lane->rank, queued >> 20);
+        bps_error(LOG, "worker %u requests error feedback, but has not read %" PRIu64 " MiB of the answers", lane->rank,
+                  queued >> 20);
         return BPS_ERR_PROTOCOL;
     }
     return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);

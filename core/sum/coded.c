@@ -146,7 +146,7 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
         status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, bytes);
         return status == BPS_OK
                    ? BPS_OK
-                   : bps_blame(compressor, "decode_add", report, "returned %d of what encode has made", status);
+                   : bps_blame(compressor, "decode_add", report, "returned %d for data that encode produced", status);
     }
     if (feedback != NULL) {
         bps_feedback_keep(feedback, &part);

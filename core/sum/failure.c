@@ -86,7 +86,7 @@ void bps_round_fail_here(struct bps_round *round, bps_status status, const char 
     } else if (status == BPS_ERR_PROTOCOL && round->spec.row > 0) {
         snprintf(text, sizeof text, "worker %u has sent what are no rows", round->lost);
     } else if (status == BPS_ERR_PROTOCOL) {
-        snprintf(text, sizeof text, "worker %u has sent what is not coded by %s", round->lost,
+        snprintf(text, sizeof text, "worker %u sent data that is not encoded with %s", round->lost,
                  round->spec.coding->text);
     } else if (status == BPS_ERR_PLUGIN) {
         snprintf(text, sizeof text, "%s's %s", round->sum->here, fault);

@@ -286,12 +286,13 @@ class Check(Case):
         found = self.findings(DMLC_NUM_SERVERS="3", status=0)
         self.assertTrue(found["ok"])
         self.assertEqual((found["files"], found["settings"], found["errors"]), ([], [], []))
-        self.assertRegex(found["warnings"][-1], "^DMLC_NUM_SERVERS is set, but not known")
+        self.assertRegex(found["warnings"][-1], "^DMLC_NUM_SERVERS is set, but is not a known variable")
 
     def test_variables_without_effect(self):
         out = self.good("check", BYTEPS_NCCL_NUM_RINGS="2", DMLC_NUM_SERVERS="3")
         self.assertEqual(out, "note: BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
-                              "note: DMLC_NUM_SERVERS is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                              "note: DMLC_NUM_SERVERS is set, but is not a known variable; "
+                              "did you mean DMLC_NUM_SERVER?\n"
                               "read: nothing, so that all is default\nconfiguration: ok\n")
 
 
@@ -460,7 +461,7 @@ class Graph(Case):
             ("expected none or nesterov", f'{compress}, {{ stage = "push_pull"; }}',
              '{ plugin = "onebit"; momentum = "fast"; }'),
             ("mu", f'{compress}, {{ stage = "push_pull"; }}', '{ plugin = "onebit"; mu = 2.0; }'),
-            ("auto and momentum = nesterov do not go together", f'{compress}, {{ stage = "push_pull"; }}',
+            ("auto and momentum = nesterov cannot be combined", f'{compress}, {{ stage = "push_pull"; }}',
              '{ plugin = "onebit"; momentum = "nesterov"; auto = true; }'),
             ("stage, use and when", '{ stage = "compress"; use = "small"; k = 3; }, { stage = "push_pull"; }', small),
         ):

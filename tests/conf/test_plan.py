@@ -453,7 +453,7 @@ class Compare(Case):
             with self.subTest(message):
                 self.bad(f"byteps plan: {message}\n{Bad.HINT}", "plan", "--model", "vgg16", *args, status=2)
         self.bad(
-            'byteps plan: --set: cluster.colocated = "none": there would be no server at all, because '
+            'byteps plan: --set: cluster.colocated = "none": the job would have no server, because '
             "cluster.servers = 0; expected auto, first, hosts or all\n",
             *("plan", "-n", "2", "-s", "0..2", "--model", "vgg16", "--set", "cluster.colocated=none"),
         )
@@ -585,7 +585,7 @@ class Bad(Case):
 
     def test_shapes(self):
         self.bad(
-            'byteps plan: --set: cluster.colocated = "none": there would be no server at all, because '
+            'byteps plan: --set: cluster.colocated = "none": the job would have no server, because '
             "cluster.servers = 0; expected auto, first, hosts or all\n",
             "plan",
             "-n",

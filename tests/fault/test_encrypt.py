@@ -114,7 +114,7 @@ class Refused(unittest.TestCase):
             settings = ("cluster.encrypt=true", f"cluster.checksum={kind}")
             status, text = test_secret.scheduler(*settings, secret=test_secret.SECRET)
             self.assertNotEqual(status, 0)
-            self.assertIn(f'cluster.checksum = "{kind}": superfluous, because with cluster.encrypt = true', text)
+            self.assertIn(f'cluster.checksum = "{kind}": redundant, because cluster.encrypt = true', text)
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ class CannotGoOn(unittest.TestCase):
         with cluster.ByHand(steps, servers=servers, settings=settings, late=["worker 0"]) as job:
             job.start("worker 0", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
             ends = job.finish()
-        reason = r"this process needs \d+ open files, and may have 100"
+        reason = r"this process needs \d+ open files, but its limit is 100"
         for part, end in ends.items():
             words = "" if part == "worker 0" else r"worker 0 \(host \S+, pid \d+\) gave up: "
             self.assertRegex(end.text, words + reason, f"{part}\n{cluster.show(ends)}")

@@ -109,7 +109,7 @@ class Secret(unittest.TestCase):
             for mode in (0o644, 0o604, 0o620):
                 os.chmod(path, mode)
                 status, text = scheduler(f"cluster.secret_file={path}")
-                self.assertIn("others than its owner can read it", text)
+                self.assertIn("other users can read it", text)
                 self.assertNotEqual(status, 0)
                 self.assertNotIn(SECRET, text)
             for wrong, words in ((folder, "not a file"), (f"{path}.none", "No such file")):

@@ -94,7 +94,8 @@ class OneThread(unittest.TestCase):
             for part in members(job):
                 job.wait_for("grad runs", part)
             # It may have stopped in a plugin, which is then named.
-            why = r"server 0 \(.*\) gave up: thread bps-shard \(\d+, stopped\) has not come back to its events\b.*, for"
+            why = (r"server 0 \(.*\) gave up: thread bps-shard \(\d+, stopped\) "
+                   r"has not returned to its event loop\b.*, for")
             with seized(job.pid("server 0"), "bps-shard"):
                 for part in members(job):
                     self.assertRegex(job.wait_for("gave up", part, "any"), why)

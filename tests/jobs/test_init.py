@@ -142,7 +142,7 @@ class OldVariables(Case):
 
     def test_beyond_a_limit(self):
         said = self.good(BYTEPS_PARTITION_BYTES="2147483647")
-        self.assertRegex(said, r"BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n$")
+        self.assertRegex(said, r"BYTEPS_PARTITION_BYTES = 2147483647 exceeds the limit and is taken as 1073741824\n$")
         self.refused("--set: worker.partition", "out of range", arguments="set={'worker.partition': 2147483647}")
 
     def test_without_effect(self):

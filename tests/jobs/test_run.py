@@ -270,7 +270,7 @@ class ExitStatus(unittest.TestCase):
         ) as job:
             result = job.wait()
         self.assertEqual(result.status, 1, result)
-        self.assertRegex(result.err, r"byteps run: this process needs 335 open files, and may have 64; raise the ")
+        self.assertRegex(result.err, r"byteps run: this process needs 335 open files, but its limit is 64; raise the ")
 
     def test_timeout(self):
         result = shell(WAIT, workers=2, servers=1, options=["--timeout", "500ms"])

@@ -134,7 +134,7 @@ class Files(Case):
                 self.assertRegex(
                     result.stderr,
                     rf"^byteps plugin: {self.file()}: the file is truncated: it has {size} bytes, its "
-                    r"headers speak of [0-9]+ bytes at offset [0-9]+; install or build it again\n$",
+                    r"headers refer to [0-9]+ bytes at offset [0-9]+; install or build it again\n$",
                 )
                 self.assertEqual(result.returncode, 1)
                 self.assertFalse(self.ran())
@@ -143,7 +143,7 @@ class Files(Case):
         with open(self.good, "rb") as file:
             self.write(file.read(40))
         self.refused(
-            "the file is truncated: it has 40 bytes, its headers speak of 64 bytes at offset 0; "
+            "the file is truncated: it has 40 bytes, its headers refer to 64 bytes at offset 0; "
             "install or build it again"
         )
 

@@ -73,7 +73,7 @@ COMPRESSOR = {
     "DECODE_BEYOND": ("within their memory", "decode, float32, 1 elements: touches memory 1 bytes beyond"),
     "DECODE_READS_BEYOND": ("within their memory", "touches memory 1 bytes beyond the end of src"),
     "DECODE_SHORT": ("within their memory", "it has not written byte 0 of dst"),
-    "DECODE_REFUSES": ("within their memory", "for what encode has made"),
+    "DECODE_REFUSES": ("within their memory", "for data that encode produced"),
     "DECODE_DIVIDES": ("zeros", "where all were 0"),
     "DECODE_OVERFLOWS": ("within their memory", "of elements that are all finite"),
     "DECODE_DIVERGES": ("error feedback", "are not finite any more"),

@@ -178,8 +178,8 @@ class Versions(Case):
         self.check_error(self.run_with("", setting, **coding), "0.1.0 format 0", "0.1.0 format 1")
         everybody = ["sh", "-c", f"export {setting}; exec \"$@\"", "sh", SUM_JOB, "1", "2"]
         result = harness.run(everybody, workers=2, servers=1, env=dict(coding, BYTEPS_PLUGIN_PATH=self.path))
-        self.check_error(result, "the versions differ: compressor returns is 0.1.0 format 1 in what was asked for, and "
-                                 f"0.1.0 format 0 here ({self.dir}/compressor_returns.so)")
+        self.check_error(result, "the versions differ: compressor returns was requested in version 0.1.0 format 1, but "
+                                 f"is version 0.1.0 format 0 here ({self.dir}/compressor_returns.so)")
 
     def test_another_reducer_may_sum_elsewhere(self):
         self.check_sum(self.run_with(self.REDUCER, 'BYTEPS_SET="$BYTEPS_SET\nreducers.sum.plugin=cpu"'), "3")
@@ -425,7 +425,7 @@ class WrongValues(Case):
         for at, value, first, feedback, says in (
             ("decode", 2, 7, "false", "; " + self.ALLOWED % ""),
             ("decode_add", 1, 6, "false", "; " + self.ALLOWED % ""),
-            ("decode_add", 1, 13, "true", " of what encode has made"),
+            ("decode_add", 1, 13, "true", " for data that encode produced"),
         ):
             with self.subTest(at=at, first=first):
                 self.check_error(self.code(values, at, value, first, feedback), by_server % (at, value) + says)
@@ -433,7 +433,8 @@ class WrongValues(Case):
     def test_decode_by_a_worker(self):
         """That of the sum fails on all workers, that of what was sent on one: the others have the sum."""
         values = ["1*128 7 1*127", "1*256"]
-        for at, value, first, says in (("decode", 1, 8, "; allowed"), ("decode_add", 1, 7, " of what encode has made")):
+        own = " for data that encode produced"
+        for at, value, first, says in (("decode", 1, 8, "; allowed"), ("decode_add", 1, 7, own)):
             with self.subTest(at=at):
                 result = self.code(values, at, value, first, "true")
                 self.assertNotEqual(result.status, 0, result)

@@ -79,13 +79,13 @@ class Case(unittest.TestCase):
 class Stuck(Case):
     def test_jobs(self):
         run = r"plugin stuck \(worker.graph\[0\]\), run, of tensor 'values', for \d"
-        shard = r"server 0 \(.*\) gave up: thread bps-shard \(\d+, sleeping\) has not come back to its events from "
+        shard = r"server 0 \(.*\) gave up: thread bps-shard \(\d+, sleeping\) has not returned to its event loop from "
         silent = r"tensor 'values' has waited \d.* in stage stuck \(run\), partition 0 of 1"
         open_, close = (rf"has not returned from plugin stuck \(worker.graph\[0\]\), {what}, for \d.*ending the process"
                         for what in ("open", "close"))
         both = ("worker 0", "worker 1")
         self.check_all({
-            stage('at = "run";'): [(who, "has not come back to its events from " + run) for who in both],
+            stage('at = "run";'): [(who, "has not returned to its event loop from " + run) for who in both],
             stage('at = "run"; pool = true;'): [(who, "bps-compute .* has not returned from " + run) for who in both],
             stage('at = "run"; how = "silence";'): [(who, silent) for who in both],
             reducer('at = "fold";'): [(who, shard + r"plugin stuck \(reducers.sum\), fold, for \d") for who in both],

@@ -140,13 +140,14 @@ START_TEST(of_listen)
     ck_blames(bps_ask_listen(transport, "", NULL, NULL, actual, sizeof actual, &report),
               "transport bad (x.y), listen: actual is empty; expected the address that peers dial, at most 7 bytes");
     address_said = "abcdef:1";
-    ck_blames(bps_ask_listen(transport, "", NULL, NULL, actual, sizeof actual, &report),
-              "transport bad (x.y), listen: actual has no end; expected the address that peers dial, at most 7 bytes");
+    ck_blames(
+        bps_ask_listen(transport, "", NULL, NULL, actual, sizeof actual, &report),
+        "transport bad (x.y), listen: actual is not terminated; expected the address that peers dial, at most 7 bytes");
     ck_assert_str_eq(actual, "");
     status_said = BPS_ERR_BUSY;
     ck_assert_int_eq(bps_ask_listen(transport, "", NULL, NULL, actual, sizeof actual, &report), BPS_ERR_BUSY);
     ck_assert_ptr_nonnull(strstr(report.text, "transport bad (x.y), listen: "));
-    ck_assert_ptr_nonnull(strstr(report.text, "; the plugin does not say why"));
+    ck_assert_ptr_nonnull(strstr(report.text, "; the plugin gives no reason"));
 }
 END_TEST
 

@@ -144,7 +144,7 @@ START_TEST(rdma_is_asked_for)
 END_TEST
 
 #define MISSING(what)                                                                                                  \
-    "there is no " what " yet, and a training without it has other results; unset the variable to train "              \
+    "there is no " what " yet, and training without it gives other results; unset the variable to train "              \
     "without it"
 
 static const struct {
@@ -157,7 +157,7 @@ static const struct {
     {{"DMLC_NUM_WORKER=2", "BYTEPS_LOCAL_SIZE=two"},
      "BYTEPS_LOCAL_SIZE = \"two\": not a whole number; expected 1..65536"},
     {{"DMLC_NUM_WORKER=2"},
-     "DMLC_NUM_WORKER: cluster.workers = 2: the scheduler is not known; start the job with byteps run, or "
+     "DMLC_NUM_WORKER: cluster.workers = 2: the address of the scheduler is not set; start the job with byteps run, or "
      "set "
      "cluster.scheduler = \"HOST:PORT\""},
     {{"DMLC_NUM_SERVER=x"}, "DMLC_NUM_SERVER: cluster.servers = \"x\": not a whole number; expected 0..16384"},
@@ -192,7 +192,7 @@ static const struct {
      "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING(
          "compression by a variable (byteps.conf and the dictionary of an optimizer have it)")},
     {{"DMLC_ENABLE_RDMA=ucx"},
-     "DMLC_ENABLE_RDMA = \"ucx\": not a transport that is there; expected 1 or ibverbs for RDMA, or 0"},
+     "DMLC_ENABLE_RDMA = \"ucx\": not a supported transport; expected 1 or ibverbs for RDMA, or 0"},
     {{"DMLC_ENABLE_RDMA=1", "DMLC_INTERFACE=ib99"},
      "DMLC_INTERFACE = \"ib99\": no network interface of this host with an address; expected one, or "
      "DMLC_NODE_HOST"},
@@ -229,17 +229,18 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("BYTEPS_MIN_COMPRESS_BYTES", "1024", 1);
     setenv("PATH", "x", 1);
     bps_environment_notes(add_note, &notes);
-    ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
-                                 "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
-                                 "BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n"
-                                 "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
-                                 "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
-                                 "BYTEPS_QWXZJKVY is set, but not known\n"
-                                 "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
-                                 "share of the partitions\n"
-                                 "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
-                                 "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
-                                 "PS_VERBOSE is set, but has no effect\n");
+    ck_assert_str_eq(notes.data,
+                     "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
+                     "BYTEPS_NUM_SERVER is set, but is not a known variable; did you mean DMLC_NUM_SERVER?\n"
+                     "BYTEPS_PARTITION_BYTES = 2147483647 exceeds the limit and is taken as 1073741824\n"
+                     "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
+                     "one group, in which NCCL detects PCIe switches and NVLink\n"
+                     "BYTEPS_QWXZJKVY is set, but is not a known variable\n"
+                     "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
+                     "share of the partitions\n"
+                     "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
+                     "DMLC_NUM_WORKERS is set, but is not a known variable; did you mean DMLC_NUM_WORKER?\n"
+                     "PS_VERBOSE is set, but has no effect\n");
     bps_text_free(&notes);
 }
 END_TEST
@@ -345,7 +346,7 @@ START_TEST(servers_must_be_able_to_meet_the_workers)
     set_variables(crowded);
     rig_refuse(NULL, NULL,
                "PMI_SIZE: mpirun has started 6 processes, of which cluster.servers = 6 "
-               "are servers; expected a worker beside them");
+               "are servers; expected at least one worker");
 }
 END_TEST
 

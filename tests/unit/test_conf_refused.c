@@ -37,7 +37,7 @@ static const struct {
     {"worker.graph=({stage=\"push_pull\";}", "--set:1: a bracket that is not closed"},
     {"worker.graph=(); other=3", "--set: more than one value in \"(); other=3\""},
     {"cluster.workers=4",
-     "--set: cluster.workers = 4: the scheduler is not known; start the job with byteps run, or set "
+     "--set: cluster.workers = 4: the address of the scheduler is not set; start the job with byteps run, or set "
      "cluster.scheduler = \"HOST:PORT\""},
 };
 
@@ -51,7 +51,7 @@ START_TEST(somebody_must_sum)
 {
     setenv("BYTEPS_SET", "cluster.scheduler=h:1\ncluster.colocated=none", 1);
     rig_refuse(NULL, "cluster.workers=2",
-               "BYTEPS_SET: cluster.colocated = \"none\": there would be no server at all, because "
+               "BYTEPS_SET: cluster.colocated = \"none\": the job would have no server, because "
                "cluster.servers = 0; expected auto, first, hosts or all");
     bps_conf_free(rig_load(NULL, "cluster.workers=2", "cluster.servers=1"));
 }
@@ -113,7 +113,7 @@ START_TEST(includes_do_not_multiply)
         ck_assert_int_eq(fclose(file), 0);
         inner = name[i];
     }
-    rig_refuse("level4.inc", NULL, "level0.inc:51: too many files are included; do they include each other?");
+    rig_refuse("level4.inc", NULL, "level0.inc:51: too many files are included; check whether they include each other");
 }
 END_TEST
 

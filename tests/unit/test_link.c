@@ -748,7 +748,7 @@ START_TEST(test_wrong_dial)
     } cases[] = {
         {BPS_OK, "transport tcp (transports.net), dial: returned BPS_OK and left *out NULL"},
         {BPS_AGAIN, "transport tcp (transports.net), dial: returned 2; allowed are BPS_OK and BPS_ERR_*"},
-        {BPS_ERR_IO, "transport tcp (transports.net), dial: input/output error; the plugin does not say why"},
+        {BPS_ERR_IO, "transport tcp (transports.net), dial: input/output error; the plugin gives no reason"},
     };
     struct bps_report report = {""};
     noting.dial = dial_nothing;

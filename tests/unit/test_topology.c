@@ -191,9 +191,9 @@ START_TEST(several_lists_in_one_text)
     ck_assert_int_eq(bps_cpus_list("1,4-5:7-11", 1, cpus, &report), BPS_OK);
     expect_cores(cpus, "7-11");
     ck_assert_int_eq(bps_cpus_list("1,4-x:7-11", 0, cpus, &report), BPS_ERR_CONF);
-    ck_assert_msg(strstr(report.text, "not a list of cores at '4-x'; expected") != NULL, "%s", report.text);
+    ck_assert_msg(strstr(report.text, "invalid core list at '4-x'; expected") != NULL, "%s", report.text);
     ck_assert_int_eq(bps_cpus_list("0: :1", 1, cpus, &report), BPS_ERR_CONF);
-    ck_assert_str_eq(report.text, "list 1 of cores is empty; expected such as \"0-3,8\"");
+    ck_assert_str_eq(report.text, "core list 1 is empty; expected a list such as \"0-3,8\"");
     hwloc_bitmap_free(cpus);
 }
 END_TEST

@@ -68,16 +68,16 @@ void bps_coder_decode(const struct bps_coder *coder, const void *src, size_t byt
 {
     at(coder, "decode", count);
     bps_status status = ops_of(coder)->decode(coder->instance->self, coder->dtype, src, bytes, dst, count);
-    BPS_CHECK(coder->check, status == BPS_OK, "it returns %d (%s) for what encode has made of as many elements", status,
-              bps_strerror(status));
+    BPS_CHECK(coder->check, status == BPS_OK, "it returns %d (%s) for data that encode produced from as many elements",
+              status, bps_strerror(status));
 }
 
 void bps_coder_decode_add(const struct bps_coder *coder, const void *src, size_t bytes, void *dst, size_t count)
 {
     at(coder, "decode_add", count);
     bps_status status = ops_of(coder)->decode_add(coder->instance->self, coder->dtype, src, bytes, dst, count);
-    BPS_CHECK(coder->check, status == BPS_OK, "it returns %d (%s) for what encode has made of as many elements", status,
-              bps_strerror(status));
+    BPS_CHECK(coder->check, status == BPS_OK, "it returns %d (%s) for data that encode produced from as many elements",
+              status, bps_strerror(status));
 }
 
 double bps_coder_element(const struct bps_coder *coder, const void *elements, size_t i)
