@@ -32,6 +32,7 @@ PAGES = (
     "configuration",
     "coming-from",
     "faq",
+    "faults",
     "get-started",
     "horovod",
     "pytorch",
