@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The closing table of configure, which `byteps info --build` shows again.
+# The closing table of configure, which `byteps info --build` shows again, without what was where during the build.
 
 # BPS_SUMMARY_PLUGIN(FOLDER, NAME)
 # --------------------------------
@@ -37,7 +37,8 @@ AC_CONFIG_COMMANDS([tools/build_info.h], [
   {
     AS_ECHO(["/* Made by configure: what was configured, for byteps info --build. */"])
     AS_ECHO(["#define BPS_BUILD_TABLE \\"])
-    AS_ECHO(["$bps_table"]) | sed 's/[[\\"]]/\\&/g; s/.*/    "&\\n" \\/; $s/ \\$//'
+    AS_ECHO(["$bps_table"]) | sed '/^  tests /d; s/ -f[[a-z]]*-prefix-map=[[^ ]]*//g' |
+      sed 's/[[\\"]]/\\&/g; s/.*/    "&\\n" \\/; $s/ \\$//'
   } >tools/build_info.tmp
   AS_IF([cmp -s tools/build_info.tmp tools/build_info.h],
     [rm tools/build_info.tmp], [mv tools/build_info.tmp tools/build_info.h])
