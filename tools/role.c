@@ -7,7 +7,22 @@
 
 #include "base/log.h"
 #include "base/log_of.h"
+#include "node/transport.h"
 #include "sum/pool.h"
+
+struct bps_conf *bps_role_conf(const char *command, const struct bps_cmd_conf *lines)
+{
+    struct bps_report report = {""};
+    struct bps_conf *conf = bps_cmd_conf_load(command, lines, command);
+    bool met = conf && conf->cluster.scheduler[0] != '\0'; /* else those who tell of it have the secret, too */
+    if (met && (bps_transport_check_secret(conf, &report) != BPS_OK ||
+                bps_transport_check_host(conf, conf->cluster.scheduler, &report) != BPS_OK)) {
+        bps_cmd_failure(command, "%s", report.text);
+        bps_conf_free(conf);
+        conf = NULL;
+    }
+    return conf;
+}
 
 void bps_role_begin(const struct bps_conf *conf, const char *identity)
 {

@@ -236,10 +236,10 @@ int bps_cmd_scheduler(int argc, char **argv)
     if (optind < argc) {
         return bps_cmd_usage("scheduler", "'%s' is not expected", argv[optind]);
     }
-    struct bps_conf *conf = bps_cmd_conf_load("scheduler", &lines, "scheduler");
+    struct bps_conf *conf = bps_role_conf("scheduler", &lines);
     bps_cmd_conf_fini(&lines);
     if (conf == NULL) {
-        return BPS_EXIT_FAILURE;
+        return BPS_EXIT_USAGE;
     }
     bps_role_begin(conf, "scheduler");
     int result = serve(conf, &request);

@@ -68,10 +68,10 @@ int bps_cmd_server(int argc, char **argv)
     if (optind < argc) {
         return bps_cmd_usage("server", "'%s' is not expected", argv[optind]);
     }
-    struct bps_conf *conf = bps_cmd_conf_load("server", &request, "server");
+    struct bps_conf *conf = bps_role_conf("server", &request);
     bps_cmd_conf_fini(&request);
     if (conf == NULL) {
-        return BPS_EXIT_FAILURE;
+        return BPS_EXIT_USAGE;
     }
     bps_role_begin(conf, "server");
     int result = serve(conf, comes_in);

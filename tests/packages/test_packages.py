@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tarball has every file of the repository, each file that `make install` leaves belongs to one package of Debian,
-installed documents find each other, and systemd has nothing to say about the units.
+installed documents find each other, systemd has nothing to say about the units and does not start a wrong configuration
+again, and an installed copy does not tell where it was made.
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -120,6 +122,28 @@ class Units(unittest.TestCase):
             result = subprocess.run(("systemd-analyze", "verify", "--man=no", *units), check=False, text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual((result.returncode, result.stdout), (0, ""))
+
+    def test_wrong_configuration(self):
+        wrong = {"unknown key": "cluster = { nonsense = 3; };",
+                 "no secret": 'cluster = { workers = 1; servers = 1; scheduler = "192.0.2.1:9000"; };'}
+        for role, (name, text) in itertools.product(("scheduler", "server"), wrong.items()):
+            unit = (SOURCE / "packaging" / "systemd" / f"byteps-{role}@.service.in").read_text(encoding="utf-8")
+            final = re.search(r"^RestartPreventExitStatus=(\d+)$", unit, re.M).group(1)
+            with self.subTest(role=role, wrong=name), tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+                file.write(text)
+                file.flush()
+                result = subprocess.run(("byteps", role, "--conf", file.name), check=False, stderr=subprocess.PIPE,
+                                        text=True, timeout=60)
+                self.assertEqual((result.returncode, len(result.stderr.splitlines())), (int(final), 1), result.stderr)
+
+
+class Information(unittest.TestCase):
+    def test_no_folder_of_the_build(self):
+        """An installed copy is not where it was made."""
+        table = subprocess.run(("byteps", "info", "--build"), check=True, stdout=subprocess.PIPE, text=True).stdout
+        rows = [row for row in table.splitlines() if row.split()[0] not in ("prefix", "plugins", "config")]
+        self.assertGreater(len(rows), 5)
+        self.assertEqual([row for row in rows if "/" in row], [])
 
 
 if __name__ == "__main__":
