@@ -29,8 +29,9 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 PAGES = (
     "c",
     "clusters",
-    "configuration",
     "coming-from",
+    "compression",
+    "configuration",
     "faq",
     "faults",
     "get-started",
