@@ -36,6 +36,7 @@ PAGES = (
     "faults",
     "get-started",
     "horovod",
+    "performance",
     "pytorch",
     "running",
     "scale",
