@@ -170,7 +170,7 @@ static bps_status copy_begin(struct bps_operation *operation, struct bps_report 
         bps_staging_reserve(tensor, bps_operation_staged(operation));
     }
     if (staged && tensor->staging_bytes < bps_operation_staged(operation)) {
-        BPS_REPORT(report, "no host memory for %lu bytes from the device", bps_operation_staged(operation));
+        BPS_REPORT(report, "out of host memory for %lu bytes from the device", bps_operation_staged(operation));
         return BPS_ERR_NOMEM;
     }
     return BPS_OK;

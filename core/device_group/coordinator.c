@@ -394,7 +394,7 @@ void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now)
         limit = cluster->stall_timeout;
     }
     if (devices->state == BPS_DEVICES_FORMING && now - coordinator->forming_since > FORM_LIMIT) {
-        bps_coordinator_separate(coordinator, "they have not formed a group within 60 s");
+        bps_coordinator_separate(coordinator, "they did not form a group within 60 s");
     }
     HASH_ITER(hh, coordinator->asks, ask, next) {
         if (limit > 0 && !ask->host && ask->spoken != coordinator->all && now - ask->begun > limit) {

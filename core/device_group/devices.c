@@ -106,7 +106,7 @@ static void tick(struct bps_devices *devices, uint64_t now)
     }
     if (first != NULL && limit > 0 && now > first->begun && now - first->begun > limit) {
         snprintf(text, sizeof text,
-                 "worker %u: its device has not ended a step of the group for %lu s (cluster.stall_timeout)",
+                 "worker %u: its device has not finished a step of the group for %lu s (cluster.stall_timeout)",
                  worker->job.rank, (unsigned long)(limit / BPS_S));
         bps_worker_fail(worker, BPS_ERR_TIMEOUT, text);
     } else if (devices->coordinator != NULL) {
@@ -183,7 +183,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_push_pull *r = &operation->request;
     if (operation->kind != BPS_KIND_PUSH_PULL) {
-        return "it is no push_pull";
+        return "it is not a push_pull";
     }
     if (r->prescale != 1.0 || r->postscale != 1.0) {
         return "it is scaled";
@@ -192,7 +192,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     bool divides_alike = bps_local_is_final(devices->local) || divisor == 1 || divisor == size;
     if (!divides_alike ||
         !devices->ops->takes(devices->self, r->device.index, size, bps_devices_op(devices, operation), r->dtype)) {
-        return "the devices do not combine its type so";
+        return "the devices do not support this operation on its type";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {
         if (bps_node_is_plugin(tensor->path.step[i].node)) {
@@ -216,7 +216,7 @@ static void devices_tell(struct bps_devices *devices, const struct bps_operation
         bps_devices_send(devices, &header, identity, identity != NULL ? BPS_GROUP_IDENTITY_BYTES : 0);
     }
     if (status != BPS_OK) {
-        bps_worker_fail(devices->local->worker, status, "could not tell the group of devices of a tensor");
+        bps_worker_fail(devices->local->worker, status, "could not announce a tensor to the group of devices");
     }
 }
 
@@ -236,7 +236,8 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     }
     if (why != NULL && !devices->explained) {
         devices->explained = true;
-        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->named.name, why);
+        bps_info(LOG, "tensor '%s' on a device is summed by the host, and others may be, too: %s", tensor->named.name,
+                 why);
     }
     return why == NULL;
 }

@@ -150,7 +150,7 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
         status = devices->ops->run(devices->group, step, batch->tasks, on_batch, batch, &report);
         status = bps_returned_told(devices->reducer, "group.run", status, &report);
     } else {
-        snprintf(report.text, sizeof report.text, "the coordinator ordered what cannot be");
+        snprintf(report.text, sizeof report.text, "the coordinator sent an invalid order");
     }
     if (status != BPS_OK) {
         on_batch(batch, status, report.text);

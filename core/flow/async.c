@@ -21,15 +21,14 @@ bps_status bps_async_check(struct bps_operation *operation, bool other, struct b
         bps_form_text(&tensor->named.form, own, sizeof own);
         bps_form_text(&tensor->job, known, sizeof known);
         return bps_fail(report, BPS_ERR_MISMATCH,
-                        "the tensor was declared with %s, not %s, which mode async does not let "
-                        "it change",
-                        known, own);
+                        "the tensor was declared with %s, not %s, and a tensor in mode async cannot change", known,
+                        own);
     }
     if (bps_sums(&operation->roles) && operation->op != BPS_SUM && operation->op != BPS_AVERAGE) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes sums and averages, nothing else");
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async supports sum and average only");
     }
     if (bps_sums(&operation->roles) && operation->request.postscale != 1.0) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async takes no postscale");
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "a tensor in mode async does not support postscale");
     }
     return BPS_OK;
 }

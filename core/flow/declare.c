@@ -191,8 +191,8 @@ static void look_at_names(struct bps_worker *worker)
     }
     if (once > names / 2 && (again > 0 || names >= 10 * MANY_NAMES)) {
         bps_warn("worker",
-                 "%u tensors have names in this job, and most were used once; each name takes some 1.5 kB on every "
-                 "worker while the job lives, so give what is summed in each step the same name, or none",
+                 "%u tensors have names in this job, and most were used only once; each name takes about 1.5 kB on "
+                 "every worker until the job ends, so use the same name in each step, or none",
                  names);
         worker->names_looked_at = UINT32_MAX;
     }
@@ -266,7 +266,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
                               struct bps_report *report)
 {
     if (d->name == NULL) {
-        return bps_fail(report, BPS_ERR_INVALID, "the name of a declaration is NULL, expected a text");
+        return bps_fail(report, BPS_ERR_INVALID, "the name of a declaration is NULL, expected a string");
     }
     if (bps_names_check(d->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;

@@ -41,7 +41,7 @@ void bps_forget_flush(void *arg)
     bps_put_u32(&w, (uint32_t)(worker->forgotten.size / ENTRY_BYTES));
     bps_put_bytes(&w, worker->forgotten.data, worker->forgotten.size);
     if (w.failed || worker->forgotten.failed || bps_member_send(worker->member, BPS_FRAME_FORGET, &w) != BPS_OK) {
-        bps_worker_fail(worker, BPS_ERR_NOMEM, "no memory to forget tensors");
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory to forget tensors");
     }
     bps_writer_fini(&w);
     bps_writer_fini(&worker->forgotten);

@@ -46,7 +46,7 @@ static bps_status operation_check_request(const struct bps_worker *worker, const
         return status;
     }
     if (op >= BPS_WIRE_OPS) {
-        BPS_REPORT(report, "%u is not an operation", r->op);
+        BPS_REPORT(report, "%u is not a known operation", r->op);
         return BPS_ERR_INVALID;
     }
     bool sums = op < BPS_OPS;

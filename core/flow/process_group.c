@@ -60,14 +60,14 @@ static bps_status check_group_ranks(const struct bps_worker *worker, const uint3
 {
     uint32_t size = worker->job.size;
     if (n == 0 || n > size || rank == NULL) {
-        return bps_fail(report, BPS_ERR_INVALID, "a process group of %u workers, expected 1 to %u", n, size);
+        return bps_fail(report, BPS_ERR_INVALID, "a process group has %u workers, expected 1 to %u", n, size);
     }
     bool *seen = calloc(size, sizeof *seen);
     bps_status status = seen != NULL ? BPS_OK : bps_fail(report, BPS_ERR_NOMEM, "out of memory");
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
         if (rank[i] >= size || seen[rank[i]]) {
             status = bps_fail(report, BPS_ERR_INVALID, "rank %u of a process group is %s", rank[i],
-                              rank[i] >= size ? "not a worker of this job" : "there twice");
+                              rank[i] >= size ? "not a worker of this job" : "listed twice");
         } else {
             seen[rank[i]] = true;
         }
@@ -111,7 +111,7 @@ bps_status bps_process_group_new(struct bps_worker *worker, const uint32_t *rank
     uint32_t id = ++groups->made;
     if (status == BPS_OK && id >= BPS_GROUP_OPENED) {
         status =
-            bps_fail(report, BPS_ERR_UNSUPPORTED, "this job has made %u process groups; there can be no more", id - 1);
+            bps_fail(report, BPS_ERR_UNSUPPORTED, "this job has made %u process groups, which is the maximum", id - 1);
     }
     if (status == BPS_OK) {
         *out = group_add(worker, id, rank, n);
@@ -128,14 +128,14 @@ bps_status bps_process_group_open(struct bps_worker *worker, uint32_t number, co
     uint32_t id = BPS_GROUP_OPENED | number;
     bps_status status = check_group_ranks(worker, rank, n, report);
     if (status == BPS_OK && number >= BPS_GROUP_NUMBERS) {
-        status = bps_fail(report, BPS_ERR_INVALID, "the number %u of a process group, expected 0..%u", number,
+        status = bps_fail(report, BPS_ERR_INVALID, "process group number %u is out of range; expected 0..%u", number,
                           BPS_GROUP_NUMBERS - 1);
     }
     pthread_mutex_lock(&groups->lock);
     struct bps_process_group *other = NULL;
     HASH_FIND(hh, groups->by_id, &id, sizeof id, other);
     if (status == BPS_OK && other != NULL) {
-        status = bps_fail(report, BPS_ERR_INVALID, "the process group of number %u is there already", number);
+        status = bps_fail(report, BPS_ERR_INVALID, "process group %u already exists", number);
     }
     if (status == BPS_OK) {
         *out = group_add(worker, id, rank, n);
@@ -185,7 +185,8 @@ bps_status bps_process_group_pair(struct bps_worker *worker, uint32_t from, uint
         return bps_fail(report, BPS_ERR_INVALID, "worker %u would send to itself", from);
     }
     if (size > BPS_PAIRS_RANKS) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "workers of a job of %u send to one another, at most %u can", size,
+        return bps_fail(report, BPS_ERR_UNSUPPORTED,
+                        "this job has %u workers; messages between workers are limited to jobs of at most %u", size,
                         BPS_PAIRS_RANKS);
     }
     uint32_t id = BPS_GROUP_PAIRS + from * size + to;

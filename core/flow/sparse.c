@@ -54,17 +54,18 @@ bps_status bps_sparse_check(const struct bps_worker *worker, const struct bps_pu
         return status;
     }
     if (op != BPS_SUM && op != BPS_AVERAGE) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows are summed or averaged, nothing else");
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows support sum and average only");
     }
     if (r->tensor == 0 && r->name == NULL) {
-        return bps_fail(report, BPS_ERR_INVALID, "rows need the name of their tensor");
+        return bps_fail(report, BPS_ERR_INVALID, "rows require the name of their tensor");
     }
     if (r->device.type != BPS_DEVICE_HOST) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows have to lie in host memory");
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "rows must be in host memory");
     }
     if (r->shape == NULL || r->ndim == 0 || r->count == 0 || r->out != NULL) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "rows need the shape of their tensor, whose first dimension counts its rows, and no out");
+        return bps_fail(
+            report, BPS_ERR_INVALID,
+            "rows require the shape of their tensor, whose first dimension is the number of rows, and no out");
     }
     if (r->rows->count > 0 && (r->in == NULL || r->rows->index == NULL)) {
         return bps_fail(report, BPS_ERR_INVALID, "in or index is NULL");
@@ -77,8 +78,7 @@ bps_status bps_sparse_check(const struct bps_worker *worker, const struct bps_pu
     for (uint64_t i = 0; i < r->rows->count; i++) {
         if (r->rows->index[i] < 0 || (uint64_t)r->rows->index[i] >= rows_of(r)) {
             return bps_fail(report, BPS_ERR_INVALID,
-                            "row %" PRId64 ", number %" PRIu64
-                            " of those given, is not one of the tensor's 0..%" PRIu64,
+                            "row %" PRId64 " at position %" PRIu64 " is out of range; the tensor has rows 0..%" PRIu64,
                             r->rows->index[i], i, rows_of(r) - 1);
         }
     }

@@ -60,7 +60,7 @@ static void stage_on_answer(const struct bps_stage_task *view, bps_status status
     struct bps_stage_call *call = bps_container(view, struct bps_stage_call, view);
     struct bps_report report;
     if (!call->runs) {
-        bps_error("stage", "a stage has answered to a task that it does not have");
+        bps_error("stage", "a stage has completed a task that it does not have");
         return;
     }
     status = bps_answered(bps_task_on(call->task)->node->instance, "done", status, &text, &report);
@@ -86,7 +86,8 @@ static void on_pooled(struct bps_post *post)
     call->text = NULL;
     if (status == BPS_INPROGRESS) {
         status = BPS_ERR_UNSUPPORTED; /* its task is not its own any more when it comes back from there */
-        stage_finish(call, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
+        stage_finish(call, status,
+                     "it returned BPS_INPROGRESS, which only stages on the core thread may (BPS_EXECUTOR_IO)");
     } else {
         stage_finish(call, status, text != NULL ? text : bps_strerror(status));
     }

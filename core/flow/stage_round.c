@@ -252,8 +252,8 @@ static bool held_start(struct bps_task *task)
     uint32_t size = (uint32_t)bps_dtype_size(tensor->path_dtype);
     if (tensor->operation.request.done != NULL) {
         bps_task_done(task, BPS_ERR_UNSUPPORTED,
-                      "it takes whole rounds, which end when the application waits; nobody waits for an operation with "
-                      "a callback");
+                      "it takes whole rounds, which end when the application waits; an operation with a callback is "
+                      "never waited for");
         return false;
     }
     *held = (struct held){.task = task, .is_held = true};

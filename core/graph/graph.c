@@ -118,8 +118,8 @@ static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf
     }
     if (bps_condition_asks_op(&node->condition)) {
         return bps_fail(report, BPS_ERR_CONF,
-                        "%s: stage compress: when = \"%s\": a tensor is coded alike in all operations, so op cannot be "
-                        "asked here; sums and averages are coded, all others never",
+                        "%s: stage compress: when = \"%s\": a tensor is coded the same way in all operations, so the "
+                        "condition cannot use op; sums and averages are coded, all others never",
                         entry->origin, node->when);
     }
     const struct bps_conf_node *all = bps_conf_find(conf, "compressors"), *group = bps_conf_member(all, use->text);
@@ -152,11 +152,10 @@ static bps_status read_mode(struct bps_node *node, const struct bps_conf_node *e
                         entry->origin);
     }
     if (async && bps_condition_asks_op(&node->condition)) {
-        return bps_fail(
-            report, BPS_ERR_CONF,
-            "%s: stage push_pull: when = \"%s\": a tensor is in one mode in all operations, so op cannot be "
-            "asked here",
-            entry->origin, node->when);
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: stage push_pull: when = \"%s\": a tensor has the same mode in all operations, so the "
+                        "condition cannot use op",
+                        entry->origin, node->when);
     }
     node->keeps = async;
     return BPS_OK;
@@ -215,7 +214,7 @@ static bps_status check_node(const struct bps_node *node, struct bps_report *rep
 {
     const struct bps_stage_attr *a = &node->attr;
     if ((a->memory & BPS_MEMORY_HOST) == 0) {
-        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it", node->origin,
+        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here provides it", node->origin,
                    node->name);
         return BPS_ERR_CONF;
     }
@@ -275,7 +274,7 @@ static bps_status check_builtins(struct bps_graph *graph, struct bps_report *rep
     for (uint32_t i = 0; i + 1 < graph->nodes; i++) {
         enum bps_node_kind after = graph->node[i + 1].kind;
         if (graph->node[i].kind == BPS_NODE_COMPRESS && after != BPS_NODE_COMPRESS && after != BPS_NODE_PUSH_PULL) {
-            return bps_fail(report, BPS_ERR_CONF, "%s: stage compress stands before %s; expected push_pull behind it",
+            return bps_fail(report, BPS_ERR_CONF, "%s: stage compress stands before %s; expected push_pull after it",
                             graph->node[i].origin, graph->node[i + 1].name);
         }
     }
@@ -312,7 +311,7 @@ static bps_status check_rounds(const struct bps_graph *graph, struct bps_report 
         if (between && node->kind == BPS_NODE_PLUGIN_ROUND) {
             return bps_fail(report, BPS_ERR_CONF,
                             "%s: stage %s takes whole rounds, and so cannot stand between local_reduce and "
-                            "local_broadcast; put it before or behind both",
+                            "local_broadcast; put it before or after both",
                             node->origin, node->name);
         }
     }

@@ -10,7 +10,7 @@
 
 #define GROUPS_LIMIT (1u << 16) /* at one shard: more than a program has, and fewer than fill its memory */
 
-/* The place of a rank; UINT32_MAX: it is no member. */
+/* The place of a rank; UINT32_MAX: it is not a member. */
 static uint32_t member_place(const struct bps_served *group, uint32_t rank)
 {
     uint32_t i = 0;

@@ -37,7 +37,7 @@ struct bps_served_groups {
 
 /*
  * A member announces a group on one of its connections, or takes that back: frame and payload of a GROUP.
- * BPS_ERR_PROTOCOL: it is no member, the ranks make no sense, or are of other hosts than an aggregator's, or others
+ * BPS_ERR_PROTOCOL: it is not a member, the ranks make no sense, or are of other hosts than an aggregator's, or others
  * have announced other ones. BPS_ERR_NOMEM.
  */
 bps_status bps_served_announce(struct bps_served_groups *groups, struct bps_sum *all, void *host, uint32_t rank,

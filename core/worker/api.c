@@ -635,10 +635,10 @@ static bps_status find_group(struct bps_worker *worker, const struct bps_push_pu
         return status;
     }
     if (r->name != NULL || r->tensor != 0 || r->rows != NULL) {
-        return bps_fail(report, BPS_ERR_UNSUPPORTED, "an operation of a process group has no name, and no rows");
+        return bps_fail(report, BPS_ERR_UNSUPPORTED, "an operation of a process group takes no name and no rows");
     }
     if (group->own == UINT32_MAX) {
-        return bps_fail(report, BPS_ERR_INVALID, "worker %u is no member of process group %u", worker->job.rank,
+        return bps_fail(report, BPS_ERR_INVALID, "worker %u is not a member of process group %u", worker->job.rank,
                         group->id);
     }
     if (call->kind == BPS_KIND_BROADCAST && call->root >= group->n) {
@@ -727,7 +727,7 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         return status;
     }
     if (request->done != NULL || (out == NULL && timeout_ns != BPS_FOREVER)) {
-        BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
+        BPS_REPORT(report, "bps_push_pull() blocks: done must be NULL, and with a timeout out must not be");
         return BPS_ERR_INVALID;
     }
     struct bps_call call = {.op = plain_op(request)};

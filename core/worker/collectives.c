@@ -102,7 +102,7 @@ bps_status bps_collective_run(const struct bps_collective *request, uint32_t kin
     bps_status status = call_begin(request, kind, message, &plain, &blocks, &call, report);
     if (status == BPS_OK && plain.done != NULL) {
         bps_process_group_leave(call.group);
-        status = bps_fail(report, BPS_ERR_INVALID, "%s() waits itself: done must be NULL", bps_kinds[kind].name);
+        status = bps_fail(report, BPS_ERR_INVALID, "%s() blocks: done must be NULL", bps_kinds[kind].name);
     }
     return status == BPS_OK ? bps_api_run(&plain, &call, complete_call, BPS_FOREVER, NULL, report) : status;
 }

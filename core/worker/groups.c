@@ -37,7 +37,7 @@ static bps_status agree(const struct bps_worker *worker, uint64_t own, struct bp
     }
     if (status == BPS_OK && odd < size) {
         status = bps_fail(report, BPS_ERR_MISMATCH,
-                          "worker %u makes a process group of other ranks here than worker 0; all workers have to make "
+                          "worker %u makes a process group of other ranks than worker 0; all workers must make "
                           "the same groups in the same order",
                           odd);
     }
@@ -128,7 +128,7 @@ static bps_status find_peer(struct bps_worker *worker, const struct bps_collecti
     bps_status status = bps_process_group_use(worker, request->group, &group, report);
     uint32_t n = group != NULL ? group->n : worker->job.size;
     if (status == BPS_OK && group != NULL && group->own == UINT32_MAX) {
-        status = bps_fail(report, BPS_ERR_INVALID, "worker %u is no member of process group %u", worker->job.rank,
+        status = bps_fail(report, BPS_ERR_INVALID, "worker %u is not a member of process group %u", worker->job.rank,
                           request->group);
     }
     if (status == BPS_OK && request->root >= n) {
@@ -137,7 +137,7 @@ static bps_status find_peer(struct bps_worker *worker, const struct bps_collecti
     }
     if (status == BPS_OK && request->tag >= BPS_TAGS) {
         status =
-            bps_fail(report, BPS_ERR_INVALID, "the tag %u of a message, expected 0..%u", request->tag, BPS_TAGS - 1);
+            bps_fail(report, BPS_ERR_INVALID, "the tag of a message is %u, expected 0..%u", request->tag, BPS_TAGS - 1);
     }
     *peer = status == BPS_OK ? bps_process_group_rank(group, request->root) : 0;
     bps_process_group_leave(group);

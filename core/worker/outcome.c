@@ -48,7 +48,7 @@ void bps_outcomes_end(struct bps_worker *worker)
     outcome_forget();
     outcomes = calloc(slots, sizeof *outcomes);
     if (outcomes == NULL) {
-        bps_warn("worker", "out of memory: results that nobody has waited for are lost");
+        bps_warn("worker", "out of memory: results of operations that were not waited for are lost");
     }
     for (bps_tensor slot = 1; outcomes != NULL && slot < slots; slot++) {
         struct outcome *outcome = &outcomes[count];

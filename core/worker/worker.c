@@ -366,7 +366,7 @@ static void check_joining(struct bps_worker *worker, uint64_t passed)
     }
     snprintf(text, sizeof text,
              "the job is complete, but of this worker's connections, %u to shards by transport %s and %u to workers of "
-             "this host by transport %s, only %u came about in %.0f s (cluster.rendezvous_timeout: %.0f s)",
+             "this host by transport %s, only %u were established in %.0f s (cluster.rendezvous_timeout: %.0f s)",
              far, worker->net->loaded->plugin->name, near,
              worker->local_transport != NULL ? worker->local_transport->loaded->plugin->name : "none",
              worker->opened_links, (double)worker->joining / 1e9, (double)limit / 1e9);

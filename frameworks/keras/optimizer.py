@@ -263,7 +263,7 @@ def DistributedOptimizer(
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect.
         process_set: must be None: all workers.
         group: of the workers whose gradients are reduced, see new_group(); None: all. They are sent when
-            all are there, in the order of the variables. On a worker that is no member nothing is reduced.
+            all are there, in the order of the variables. On a worker that is not a member nothing is reduced.
 
     Raises:
         TypeError: it is no optimizer of Keras 3.

@@ -45,7 +45,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             sym: accepted for compatibility; without effect.
             gradient_predivide_factor: divides before the sum; the rest of the average comes after it.
             group: of the workers whose gradients are averaged, see new_group(); None: all. That of a
-                worker that is no member makes its steps alone.
+                worker that is not a member makes its steps alone.
 
         Raises:
             ValueError: an argument makes no sense.

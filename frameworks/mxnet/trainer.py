@@ -89,8 +89,8 @@ class DistributedTrainer(gluon.Trainer):
             gradient_predivide_factor: f divides by f before the sum and by size() / f after it.
             prefix, num_groups: Horovod's, without effect: names are told apart, and nothing is sent in groups.
             group: of the workers whose gradients are averaged, see new_group(), in which root_rank counts;
-                None: all. Row-sparse gradients travel there as dense ones, and nothing is coded. On a worker that is no
-                member the trainer makes its steps alone.
+                None: all. Row-sparse gradients travel there as dense ones, and nothing is coded. On a worker that is
+                not a member the trainer makes its steps alone.
 
         Raises:
             TypeError, ValueError: compression_params or another argument makes no sense.

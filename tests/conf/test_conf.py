@@ -450,7 +450,7 @@ class Graph(Case):
             ("names several compressors", '{ stage = "compress"; use = ["small", "small"]; }, { stage = "push_pull"; }',
              small),
             ("compressors has no", '{ stage = "compress"; use = "smal"; }, { stage = "push_pull"; }', small),
-            ("op cannot be asked here",
+            ("the condition cannot use op",
              '{ stage = "compress"; use = "small"; when = "op == sum"; }, { stage = "push_pull"; }', small),
             ("compress stands before local_broadcast|in the wrong order",
              f'{{ stage = "local_reduce"; }}, {{ stage = "push_pull"; }}, {compress}, {{ stage = "local_broadcast"; }}',

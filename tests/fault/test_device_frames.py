@@ -33,7 +33,7 @@ EPOCH, TENSOR, BYTES = 1, 1, 400_000
 FLOAT32 = 0
 REDUCE, CAST, ALL_REDUCE = 0, 1, 2
 BREACH = "was lost: it sent (a message|bytes) that the protocol does not allow"
-DISORDER = "the coordinator ordered what cannot be"
+DISORDER = "the coordinator sent an invalid order"
 
 
 # ---- a worker by hand

@@ -253,7 +253,7 @@ class Replay(Case):
                 self.assertIn("already complete", wire.refusal(sock))
 
     def test_conversation_with_a_shard(self):
-        """Who has read the whole book, and even knows the secret, is no member: it has the private key of none."""
+        """Who has read the whole book, and even knows the secret, is not a member: it has the private key of none."""
         with self.running(proxy=True) as job:
             book = wire.book_of(bytes(job.proxy.received))
             (epoch,), keys = struct.unpack_from("<I", book), wire.public_keys(book)

@@ -193,7 +193,7 @@ class Failures(unittest.TestCase):
     def test_an_operation_never_ends(self):
         limit = ("--set", "cluster.stall_timeout=2 s")
         result = self.run_lost("lose_a_batch", "failed:", *limit, STANDIN_NCCL_HANG="3", STANDIN_NCCL_RANK="1")
-        self.assertIn("has not ended a step of the group for 2 s", result.out + result.err)
+        self.assertIn("has not finished a step of the group for 2 s", result.out + result.err)
 
 
 if __name__ == "__main__":

@@ -102,9 +102,9 @@ class Groups(unittest.TestCase):
             dict(line.split(": ", 1) for line in result.lines(f"worker {rank}") if line != "fine") for rank in range(3)
         ]
         for rank in range(3):
-            self.assertIn("worker 1 makes a process group of other ranks here than worker 0", said[rank]["groups"])
-            self.assertEqual(said[rank]["twice"], "rank 1 of a process group is there twice")
-        self.assertRegex(said[2]["member"], "^worker 2 is no member of process group [0-9]+$")
+            self.assertIn("worker 1 makes a process group of other ranks than worker 0", said[rank]["groups"])
+            self.assertEqual(said[rank]["twice"], "rank 1 of a process group is listed twice")
+        self.assertRegex(said[2]["member"], "^worker 2 is not a member of process group [0-9]+$")
         for rank in range(2):
             self.assertRegex(said[rank]["count"], "call 1 in process group [0-9]+.*worker 1 pushed.*worker 0 pushed")
             self.assertEqual(said[rank]["root"], "root 2 is not a worker of this process group (0..1)")

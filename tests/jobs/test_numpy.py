@@ -153,7 +153,7 @@ class Names(unittest.TestCase):
             command = [harness.python(), "-c", self.PROGRAM.format(name)]
             result = harness.run(command, workers=2, servers=0)
             self.assertEqual(result.status, 0, result)
-            self.assertEqual(result.err.count("most were used once"), 2 * said, result)
+            self.assertEqual(result.err.count("most were used only once"), 2 * said, result)
 
 
 class Processes(unittest.TestCase):

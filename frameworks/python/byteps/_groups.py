@@ -47,7 +47,7 @@ class Group:
         return f"Group(ranks={list(self.ranks)})"
 
     def rank(self) -> int:
-        """Return the rank of this worker in the group; -1: it is no member."""
+        """Return the rank of this worker in the group; -1: it is not a member."""
         own = _basics.rank()
         return self.ranks.index(own) if own in self.ranks else -1
 
@@ -100,7 +100,7 @@ def party(group: Group | None) -> Group:
     if group is None:
         return ALL
     if group.rank() < 0:
-        raise InvalidError(f"worker {_basics.rank()} is no member of {group}")
+        raise InvalidError(f"worker {_basics.rank()} is not a member of {group}")
     return group
 
 
@@ -125,7 +125,7 @@ def check_root(root_rank: SupportsIndex, group: Group) -> int:
 def refuse_name(name: str | None) -> None:
     """Raise if an operation of a process group is given a name."""
     if name is not None:
-        raise InvalidError(f"name={name!r}: an operation of a process group has no name; leave it out")
+        raise InvalidError(f"name={name!r}: an operation of a process group takes no name; leave it out")
 
 
 def new_group(ranks: Iterable[SupportsIndex]) -> Group:

@@ -24,7 +24,7 @@ def start_rows(
 def check_reduction(op: int, coding: str | None) -> None:
     """Raise ValueError if a reduction does not work on rows: with zeros for the rows that a worker lacks it does."""
     if op not in (Average, Sum):
-        raise ValueError("the rows of a sparse tensor are summed or averaged, nothing else; make it dense")
+        raise ValueError("the rows of a sparse tensor support sum and average only; make it dense")
     if asks_for_momentum(coding):
         raise ValueError(
             "compression: momentum is asked for, which the rows of a sparse tensor do not get; make it dense"

@@ -86,7 +86,7 @@ def check_refused():
     checks.raised(byteps.Error, lambda: push("unset", 1), "broadcast it first")
     made("refused", 1)
     small = np.ones(COUNT)
-    checks.raised(byteps.Error, lambda: bps.push_pull(small, name="refused", op=bps.Max), "sums and averages")
+    checks.raised(byteps.Error, lambda: bps.push_pull(small, name="refused", op=bps.Max), "sum and average")
     checks.raised(byteps.Error, lambda: push("refused", 1, postscale_factor=2.0), "postscale")
     checks.raised(byteps.Error, lambda: push("refused", 1, count=5), "mode async")
     checks.raised(byteps.Error, lambda: bps.declare("refused", mode="sync"), "mode async, not sync")

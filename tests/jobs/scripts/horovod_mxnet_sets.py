@@ -32,8 +32,8 @@ def check_sets():
     checks.raised(ValueError, lambda: hvd.allreduce(x, process_set=passing), "not any more")
     checks.raised(ValueError, lambda: hvd.DistributedOptimizer(None, process_set=1), "hvd.add_process_set()")
     if ME == 1:
-        checks.raised(ValueError, lambda: hvd.allreduce(x, process_set=ENDS), "worker 1 is no member")
-        checks.raised(ValueError, lambda: hvd.broadcast(x, 0, process_set=ENDS), "worker 1 is no member")
+        checks.raised(ValueError, lambda: hvd.allreduce(x, process_set=ENDS), "worker 1 is not a member")
+        checks.raised(ValueError, lambda: hvd.broadcast(x, 0, process_set=ENDS), "worker 1 is not a member")
     else:
         checks.raised(ValueError, lambda: hvd.broadcast(x, 1, process_set=ENDS), "root_rank=1 is not in")
 

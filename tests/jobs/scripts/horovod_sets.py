@@ -27,8 +27,8 @@ def check_sets():
     assert (ENDS.ranks, ENDS.size(), ENDS.included()) == ([0, 2], 2, ME != 1)
     if ME == 1:
         checks.raised(ValueError, ENDS.rank, "worker 1 is not in ProcessSet(process_set_id=1, ranks=[0, 2])")
-        checks.raised(ValueError, lambda: hvd.allreduce(torch.ones(1), process_set=ENDS), "worker 1 is no member")
-        checks.raised(ValueError, lambda: hvd.broadcast(torch.ones(1), 0, process_set=ENDS), "worker 1 is no member")
+        checks.raised(ValueError, lambda: hvd.allreduce(torch.ones(1), process_set=ENDS), "worker 1 is not a member")
+        checks.raised(ValueError, lambda: hvd.broadcast(torch.ones(1), 0, process_set=ENDS), "worker 1 is not a member")
     else:
         assert ENDS.rank() == ME // 2
         checks.raised(ValueError, lambda: hvd.broadcast(torch.ones(1), 1, process_set=ENDS), "root_rank=1 is not in")

@@ -57,8 +57,8 @@ def check_sets():
     ):
         checks.raised(ValueError, use, text)
     if ME == 1:
-        checks.raised(ValueError, lambda: hvd.allreduce(tf.ones(1), process_set=ENDS), "worker 1 is no member")
-        checks.raised(ValueError, lambda: hvd.broadcast(tf.ones(1), 0, process_set=ENDS), "worker 1 is no member")
+        checks.raised(ValueError, lambda: hvd.allreduce(tf.ones(1), process_set=ENDS), "worker 1 is not a member")
+        checks.raised(ValueError, lambda: hvd.broadcast(tf.ones(1), 0, process_set=ENDS), "worker 1 is not a member")
     else:
         checks.raised(ValueError, lambda: hvd.broadcast(tf.ones(1), 1, process_set=ENDS), "root_rank=1 is not in")
         checks.raised(

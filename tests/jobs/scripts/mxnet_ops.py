@@ -110,9 +110,9 @@ def check_groups():
     z = x.copy()
     assert bps.broadcast_(z, root, group=group) is z and np.all(z.asnumpy() == 1)
     for call in (bps.push_pull, bps.broadcast):
-        checks.raised(ValueError, lambda: call(x, name="x", group=group), "has no name")  # noqa: B023
+        checks.raised(ValueError, lambda: call(x, name="x", group=group), "takes no name")  # noqa: B023
         if alone.rank() < 0:
-            checks.raised(ValueError, lambda: call(x, group=alone), "is no member of")  # noqa: B023
+            checks.raised(ValueError, lambda: call(x, group=alone), "is not a member of")  # noqa: B023
         else:
             assert np.all(call(x, group=alone).asnumpy() == x.asnumpy())
     checks.raised(ValueError, lambda: bps.broadcast(x, bps.size(), group=group), "is not the rank of a member")

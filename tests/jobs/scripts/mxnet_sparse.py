@@ -52,7 +52,7 @@ def check_arrays():
 def check_what_is_wrong():
     mine = table(bps.rank(), 1)
     checks.raised(ValueError, lambda: bps.push_pull(mine), "needs a name")
-    checks.raised(ValueError, lambda: bps.push_pull(mine, name="wrong", op=bps.Max), "summed or averaged")
+    checks.raised(ValueError, lambda: bps.push_pull(mine, name="wrong", op=bps.Max), "sum and average")
     if bps.size() > 1:
         width = 4 + bps.rank() % 2
         other = mx.nd.ones((9, width)).tostype("row_sparse")

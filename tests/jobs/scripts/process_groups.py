@@ -71,16 +71,16 @@ def check_messages():
 
 
 def check_refusals():
-    """Of ranks, of who is no member, and of what groups do not have."""
+    """Of ranks, of who is not a member, and of what groups do not have."""
     group = some()
     checks.raised(byteps.InvalidError, lambda: bps.new_group([0, 0]), "")
     checks.raised(byteps.InvalidError, lambda: bps.new_group([-1]), "none can be below 0")
     if group.rank() < 0:
         call = functools.partial(bps.all_gather, filled(1, 0.0), group=group)
-        checks.raised(byteps.InvalidError, call, f"worker {bps.rank()} is no member of Group(ranks=")
+        checks.raised(byteps.InvalidError, call, f"worker {bps.rank()} is not a member of Group(ranks=")
         return
     call = functools.partial(bps.push_pull, filled(1, 0.0), name="x", group=group)
-    checks.raised(byteps.Error, call, "has no name")
+    checks.raised(byteps.Error, call, "takes no name")
     call = functools.partial(bps.broadcast, filled(1, 0.0), group.size(), group=group)
     checks.raised(byteps.InvalidError, call, f"root_rank={group.size()} is not the rank of a member")
 

@@ -133,7 +133,7 @@ def check_what_is_wrong():
     ones = np.ones((1, 4), "float32")
     checks.raised(byteps.Error, lambda: bps.push_pull_sparse([10], ones, 10, "wrong"), "row 10", "0..9")
     checks.raised(byteps.Error, lambda: bps.push_pull_sparse([-1], ones, 10, "wrong"), "row -1")
-    checks.raised(byteps.Error, lambda: bps.push_pull_sparse([1], ones, 10, "wrong", op=bps.Max), "summed or averaged")
+    checks.raised(byteps.Error, lambda: bps.push_pull_sparse([1], ones, 10, "wrong", op=bps.Max), "sum and average")
     checks.raised(ValueError, lambda: bps.push_pull_sparse([1, 2], ones, 10, "wrong"), "2 indices, and values of 1")
     checks.raised(ValueError, lambda: bps.push_pull_sparse([1], ones, 0, "wrong"), "rows be above 0")
     if bps.size() > 1:

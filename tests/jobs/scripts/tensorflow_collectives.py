@@ -177,8 +177,8 @@ def check_refusals_of_groups():
     own, other = foreign[bps.rank()], foreign[others[0]]
     x = tf.ones(2)
     for call in (bps.push_pull, lambda x, **how: bps.broadcast(x, 0, **how)):
-        checks.raised(byteps.InvalidError, lambda: call(x, group=other), "is no member of")
-        checks.raised(byteps.InvalidError, lambda: call(x, name="x", group=own), "has no name")
+        checks.raised(byteps.InvalidError, lambda: call(x, group=other), "is not a member of")
+        checks.raised(byteps.InvalidError, lambda: call(x, name="x", group=own), "takes no name")
         with tf.Graph().as_default():
             checks.raised(NotImplementedError, lambda: call(tf.ones(2), group=own), "graph of sessions")
         equal(call(x, group=own), [1, 1])

@@ -77,7 +77,7 @@ def check_sessions():
 def check_what_is_wrong():
     mine = slices(bps.rank(), 1)
     checks.raised(ValueError, lambda: bps.push_pull(mine), "need a name")
-    checks.raised(ValueError, lambda: bps.push_pull(mine, name="wrong", op=bps.Max), "summed or averaged")
+    checks.raised(ValueError, lambda: bps.push_pull(mine, name="wrong", op=bps.Max), "sum and average")
     shapeless = tf.IndexedSlices(mine.values, mine.indices)
     checks.raised(ValueError, lambda: bps.push_pull(shapeless, name="wrong"), "dense_shape")
     momentum = {"compressor": "onebit", "momentum": "nesterov"}

@@ -62,7 +62,7 @@ def check_who_is_no_member():
             lambda: bps.SyncBatchNorm(2, process_group=PAIR)(torch.ones(2, 2)),
             lambda: bps.broadcast_object(None, group=PAIR),
         ):
-            checks.raised(ValueError, use, "worker 1 is no member of Group(ranks=[2, 0])")
+            checks.raised(ValueError, use, "worker 1 is not a member of Group(ranks=[2, 0])")
 
 
 def check_ddp():
