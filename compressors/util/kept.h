@@ -9,7 +9,7 @@
 
 /* The option k. */
 #define KEPT_HELP                                                                                                      \
-    "Elements that are kept: below 1 that part of a slice's, rounded to nearest, but at least one; else so many."
+    "Elements to keep: below 1, that fraction of a slice, rounded to nearest, at least one; else their number."
 
 static inline bool kept_is_valid(double k, struct bps_report *report)
 {

@@ -115,7 +115,7 @@ static void direct_learn(struct bps_worker *worker, struct bps_direct_piece *pie
     }
     if (status != BPS_OK && !worker->memory->direct.explained) {
         worker->memory->direct.explained = true;
-        bps_info(LOG, "a tensor on a device is copied to the host, and others may be, too: %s", report.text);
+        bps_info(LOG, "a tensor on a device is copied to the host, as others may be: %s", report.text);
     }
 }
 

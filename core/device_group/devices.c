@@ -236,8 +236,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     }
     if (why != NULL && !devices->explained) {
         devices->explained = true;
-        bps_info(LOG, "tensor '%s' on a device is summed by the host, and others may be, too: %s", tensor->named.name,
-                 why);
+        bps_info(LOG, "tensor '%s' on a device is summed by the host, as others may be: %s", tensor->named.name, why);
     }
     return why == NULL;
 }

@@ -394,7 +394,7 @@ static bps_status unix_resolve(const char *address, struct unix_name *out, struc
     *out = (struct unix_name){.address.sun_family = AF_UNIX};
     n = snprintf(text, (size_t)room, "byteps/%s%s", address[0] == ':' ? OWN_HOST : "", address);
     if (n >= room || !strchr(address, ':')) {
-        BPS_REPORT(report, "'%s' is no address; expected host:port, at most %d characters", address, room - 8);
+        BPS_REPORT(report, "'%s' is not an address; expected host:port, at most %d characters", address, room - 8);
         return BPS_ERR_INVALID;
     }
     out->length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);

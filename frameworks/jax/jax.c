@@ -318,7 +318,7 @@ static bool is_question(const XLA_FFI_CallFrame *frame)
 static XLA_FFI_Error *check(const XLA_FFI_CallFrame *frame, int64_t operands)
 {
     if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE || frame->args.size != operands || frame->rets.size != 1)
-        return error_new(frame->api, BPS_ERR_INVALID, "this is no call of the package byteps.jax");
+        return error_new(frame->api, BPS_ERR_INVALID, "this is not a call of the package byteps.jax");
     return NULL;
 }
 

@@ -83,7 +83,7 @@ def distributed(
 
     def update(gradients, *arguments, **extra):
         if is_async():
-            refuse("is not there for JAX: its parameters are no variables that servers could keep")
+            refuse("is not supported for JAX: its parameters are not variables that servers could keep")
         gradients = push_pull(
             gradients,
             name=unique_name("Gradient", update),

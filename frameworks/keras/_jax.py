@@ -47,4 +47,4 @@ class Shared:
     """There is none: a step of JAX has no variables that could be exchanged within it."""
 
     def __init__(self):
-        refuse("is not there for Keras on JAX; use KERAS_BACKEND=tensorflow or torch")
+        refuse("is not supported for Keras on JAX; use KERAS_BACKEND=tensorflow or torch")

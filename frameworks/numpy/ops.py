@@ -144,7 +144,7 @@ def _into_new(array):
     namespace = _namespace(array)
     if namespace is None:
         raise TypeError(
-            f"a {type(array).__qualname__} on a device: how to make a new one is not known, as it has no "
+            f"a {type(array).__qualname__} on a device: cannot make a new one, because it has no "
             "__array_namespace__(); use push_pull_inplace() with a copy"
         )
     result = namespace.empty_like(array)

@@ -39,7 +39,7 @@ static const struct kind *find_kind(const char *name)
         if (strcmp(kinds[i].name, name) == 0)
             return &kinds[i];
     }
-    PyErr_Format(PyExc_ValueError, "there is no operation %s", name);
+    PyErr_Format(PyExc_ValueError, "unknown operation %s", name);
     return NULL;
 }
 

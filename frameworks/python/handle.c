@@ -250,7 +250,7 @@ static PyMethodDef methods[] = {
     {"wait", python_handle_wait, METH_NOARGS,
      "wait()\n\nSleeps until the operation has ended; raises its failure, as often as it is asked."},
     {"wait_for", handle_wait_for, METH_O,
-     "wait_for(seconds) -> bool\n\nSleeps until the operation has ended, at most so long; whether it has."},
+     "wait_for(seconds) -> bool\n\nSleeps until the operation has ended, at most for seconds; returns whether it has."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -164,8 +164,8 @@ class _Servers:
                 self.end()
                 free = ray.available_resources()
                 raise TimeoutError(
-                    f"servers={config.servers} with {config.resources_per_server} each, every one on one node, have "
-                    f"not found room beside the workers within {config.timeout_s:g} s; on all nodes together "
+                    f"servers={config.servers} with {config.resources_per_server} each, every one on one node, did "
+                    f"not fit beside the workers within {config.timeout_s:g} s; on all nodes together "
                     f"{ {kind: free.get(kind, 0) for kind in config.resources_per_server} } are free. Ask for less by "
                     "resources_per_server, or leave servers out: then workers sum"
                 )

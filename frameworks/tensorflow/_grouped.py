@@ -153,6 +153,6 @@ def broadcast(tensors: Sequence[TensorLike], root: int, group: Group, priority: 
     for tensor in tensors:
         if tensor.dtype.size == 0 or tensor.dtype in (tf.string, tf.resource, tf.variant):
             raise TypeError(
-                f"broadcast: a tensor of type {tensor.dtype.name} is not supported; it is no array of numbers"
+                f"broadcast: a tensor of type {tensor.dtype.name} is not supported; expected numbers"
             )
     return list(sent(*tensors)) if tensors else []

@@ -45,8 +45,8 @@ def call(function, inputs, types, first, *shapes):
         return [tf.convert_to_tensor(result, kind) for result, kind in zip(function(*_host(inputs)), types)]
     if not tf.compat.v1.executing_eagerly_outside_functions():
         raise NotImplementedError(
-            f"{first}: in a graph of sessions nothing says in which order it runs, and workers meet by that; call it "
-            "in eager mode or in a tf.function"
+            f"{first}: in a graph of sessions its order is undefined, and workers match operations by their order; "
+            "call it in eager mode or in a tf.function"
         )
     with in_turn(_ORDER) as made:
         results = tf.numpy_function(noted(function), inputs, types)

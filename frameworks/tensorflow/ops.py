@@ -257,7 +257,7 @@ def broadcast(
     if tensor.dtype.name in _bps.dtypes:
         return _send(tensor, root, name, priority)
     if tensor.dtype.size == 0 or tensor.dtype in (tf.string, tf.resource, tf.variant):
-        raise TypeError(f"broadcast: a tensor of type {tensor.dtype.name} is not supported; it is no array of numbers")
+        raise TypeError(f"broadcast: a tensor of type {tensor.dtype.name} is not supported; expected numbers")
     return tf.bitcast(_send(tf.bitcast(tensor, tf.uint8), root, name, priority), tensor.dtype)
 
 

@@ -30,8 +30,8 @@ def take(state, reducer):
         return state
     if mine["rank"] != rank():
         warnings.warn(
-            f"the optimizer's state is that of worker {mine['rank']}; this is worker {rank()}, which goes on without "
-            "what coding gradients has lost on it. Save and load the state on each worker to keep that",
+            f"the optimizer's state is that of worker {mine['rank']}; this is worker {rank()}, which continues "
+            "without its error feedback. Save and load the state on each worker to keep that",
             stacklevel=4,
         )
         return state

@@ -38,7 +38,7 @@ class _Users:
             for name in names:
                 if self._known.get(name, (0, said))[1] != said:
                     raise MismatchError(
-                        f"'{name}' has another compression for an optimizer that is still there; first delete that one"
+                        f"'{name}' has another compression for an optimizer that still exists; delete that one first"
                     )
             if self._job > 1 and not said:  # resume() has declared what had these names before, as it was coded then
                 _bps.forget([name for name in names if name not in self._known])

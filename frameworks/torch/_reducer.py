@@ -112,7 +112,7 @@ class Reducer:
         self.compression, coding = choose(compression, model_coding_text)
         party(group)
         if group is not None and coding is not None:
-            raise ValueError(f"compression={compression!r}: in a group nothing is coded; use one of Compression")
+            raise ValueError(f"compression={compression!r}: a process group has no codings; use one of Compression")
         self._party, self._group = group, number_of(group)
         self.place = (self._group, next(_made))  # of its rounds among those of other reducers
         self._op = op

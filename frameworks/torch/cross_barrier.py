@@ -161,7 +161,7 @@ class _CrossBarrier(_Distributed):
 
     def skip_synchronize(self) -> NoReturn:
         """Not possible here: the step is made while gradients arrive."""
-        raise NotImplementedError("CrossBarrier makes the step by itself; use DistributedOptimizer to skip it")
+        raise NotImplementedError("CrossBarrier calls step() automatically; use DistributedOptimizer to skip it")
 
     def _update(self, indexes):
         """Make the step for those of the parameters for which it is due."""

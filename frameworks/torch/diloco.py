@@ -77,7 +77,7 @@ class DiLoCo(Periodic):
         super().__init__(model, inner, every, None if cast is Compression.none else cast, coding)
         check_optimizer("outer", outer)
         if outer is inner:
-            raise ValueError("outer is the same optimizer as inner; make one of its own, of the same parameters")
+            raise ValueError("outer is the same optimizer as inner; make a separate one over the same parameters")
         if isinstance(outer, torch.optim.LBFGS):
             raise ValueError("outer: torch.optim.LBFGS evaluates the model within a step; take one that does not")
         check_momentum(coding, have_momentum(outer.param_groups))

@@ -53,7 +53,7 @@ def _require_op(given):
     for known, op in _OPS.items():
         if given == known:
             return op
-    raise NotImplementedError(f"byteps has no {given}; there are SUM, AVG, MIN, MAX and PRODUCT")
+    raise NotImplementedError(f"byteps has no {given}; supported are SUM, AVG, MIN, MAX and PRODUCT")
 
 
 def _real(tensors):
@@ -65,7 +65,7 @@ def _real(tensors):
 
 def _require_real(op, tensors):
     if op not in (ReduceOp.Sum, ReduceOp.Average) and any(tensor.is_complex() for tensor in tensors):
-        raise ValueError(f"complex numbers have no {op.name.lower()}; there are SUM and AVG")
+        raise ValueError(f"complex numbers have no {op.name.lower()}; supported are SUM and AVG")
 
 
 class _Sides:
@@ -144,7 +144,7 @@ def _rows(tensor, splits, workers):
     """Return the elements for each worker, as splits say how many rows it gets; None: all get the same."""
     if not splits:
         if tensor.shape[0] % workers != 0:
-            raise ValueError(f"the first dimension, {tensor.shape[0]}, is no multiple of the {workers} workers")
+            raise ValueError(f"the first dimension, {tensor.shape[0]}, is not a multiple of the {workers} workers")
         return None
     if len(splits) != workers or sum(splits) != tensor.shape[0]:
         raise ValueError(f"the splits {list(splits)} do not add up to the first dimension, {tensor.shape[0]}")
@@ -294,7 +294,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _allreduce_sparse(self, tensors, op):
         if op not in (ReduceOp.Sum, ReduceOp.Average):
-            raise NotImplementedError(f"byteps has no {op.name.upper()} of sparse tensors; there are SUM and AVG")
+            raise NotImplementedError(f"byteps has no {op.name.upper()} of sparse tensors; supported are SUM and AVG")
         if self.size() == 1:
             return self._over((), tensors)
         sides = _SparseSides(tensors[0], self.size() if op == ReduceOp.Average else 1)

@@ -71,7 +71,8 @@ static bps_status hear(char line[LINE_LIMIT], uint64_t until, struct bps_report 
         }
         ssize_t n = read(descriptor(), line + used, 1);
         if (n == 0 || (n < 0 && errno != EINTR)) {
-            return launcher_fail(report, BPS_ERR_IO, "PMI_FD: %s", n == 0 ? "mpirun has hung up" : strerror(errno));
+            return launcher_fail(report, BPS_ERR_IO, "PMI_FD: %s",
+                                 n == 0 ? "mpirun has closed the connection" : strerror(errno));
         }
         if (n > 0 && line[used] == '\n') {
             line[used] = '\0';
@@ -82,7 +83,7 @@ static bps_status hear(char line[LINE_LIMIT], uint64_t until, struct bps_report 
             return launcher_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: a line of more than %u bytes", LINE_LIMIT - 1);
         }
     }
-    return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet");
+    return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have called bps_init() yet");
 }
 
 /* The value of "KEY=" in a line, without what follows. False: it is not there, or longer. */

@@ -178,7 +178,7 @@ static bps_status wait_until(uint64_t until, const char *call, int code, struct 
     code = waiting.status;
     pthread_mutex_unlock(&waiting.lock);
     if (!over) {
-        return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet (%s)",
+        return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have called bps_init() yet (%s)",
                              call);
     }
     return code == 0 ? BPS_OK : launcher_fail(report, BPS_ERR_IO, "%s: %s", call, pmix.text(code));

@@ -334,7 +334,7 @@ static bps_status look_at(unsigned port, const char *key, char note[BPS_LAUNCHER
         status = launcher_fail(&why, BPS_ERR_IO, "it is that of another step");
     }
     if (status != BPS_OK) {
-        BPS_REPORT(report, "task 0 hands no note out yet (%.200s port %u: %.200s)", host, port, why.text);
+        BPS_REPORT(report, "task 0 does not provide a note yet (%.200s port %u: %.200s)", host, port, why.text);
         return status;
     }
     snprintf(note, BPS_LAUNCHER_NOTE_BYTES, "%.255s", text + strlen(wanted));

@@ -190,7 +190,7 @@ static bps_status find(void *instance, const char *key, char *note, uint64_t unt
     if (status == BPS_OK) {
         status = receive(&store, &there, 1, report);
         if (status == BPS_ERR_TIMEOUT) {
-            BPS_REPORT(report, "worker 0 has left no note there");
+            BPS_REPORT(report, "worker 0 has not stored a note there");
         }
     }
     if (status == BPS_OK) {

@@ -101,7 +101,7 @@ bps_status launcher_stream_receive(struct launcher_stream *stream, void *data, s
         }
         ssize_t more = recv(stream->fd, (char *)data + got, n - got, 0);
         if (more == 0 || (more < 0 && errno == ECONNRESET)) {
-            return launcher_fail(report, BPS_ERR_IO, "it has hung up");
+            return launcher_fail(report, BPS_ERR_IO, "it has closed the connection");
         }
         if (more < 0 && errno != EAGAIN && errno != EINTR) {
             return launcher_fail(report, BPS_ERR_IO, "receive: %s", strerror(errno));

@@ -71,7 +71,7 @@ static bool complete(struct bps_group *group, const char *what, nccl_result resu
         result = asked != NCCL_OK ? asked : result;
     }
     if (result == NCCL_IN_PROGRESS) {
-        fail(group, what, "it was given up");
+        fail(group, what, "it was aborted");
     } else if (result != NCCL_OK) {
         fail_nccl(group, what, result);
     }
@@ -180,7 +180,7 @@ static bool serve(struct bps_group *group)
         }
     } while (fine);
     if (atomic_load(&group->aborted)) {
-        fail(group, OPERATION, "it was given up");
+        fail(group, OPERATION, "it was aborted");
         return false;
     }
     return fine;

@@ -33,7 +33,8 @@ static void cuda_close(void *instance)
         }
     }
     if (!quiet) {
-        cuda->host->log(cuda->host, BPS_LOG_WARN, "the driver owes callbacks; what they need is not freed");
+        cuda->host->log(cuda->host, BPS_LOG_WARN,
+                        "callbacks of the driver are still pending; their memory is not freed");
         cuda_notices_ignore(cuda);
         return;
     }

@@ -46,7 +46,7 @@ bps_status cuda_group_name(void *instance, uint8_t *name, struct bps_report *rep
     struct nccl_name made;
     nccl_result result = cuda->nccl.name(&made);
     if (result != NCCL_OK) {
-        BPS_REPORT(report, "NCCL makes no name for a group: %s", cuda->nccl.error_text(result));
+        BPS_REPORT(report, "NCCL cannot make a unique ID for a group: %s", cuda->nccl.error_text(result));
         return BPS_ERR_FAILED;
     }
     memcpy(name, made.bytes, sizeof made.bytes);
@@ -174,7 +174,7 @@ bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *
 {
     struct cuda_batch *batch = batch_take(group);
     if (batch == NULL) {
-        BPS_REPORT(report, "device %d: no memory for a batch of its group", group->device->index);
+        BPS_REPORT(report, "device %d: out of memory for a batch of its group", group->device->index);
         return BPS_ERR_NOMEM;
     }
     batch->done = done;
@@ -256,7 +256,7 @@ static bps_status open_parts(struct bps_group *group, struct bps_report *report)
     group->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     group->watch = group->event >= 0 ? cuda->host->watch(cuda->host, group->event, on_event, group) : NULL;
     if (group->watch == NULL) {
-        BPS_REPORT(report, "no descriptor for a group: %m");
+        BPS_REPORT(report, "cannot make a file descriptor for a group: %m");
         return BPS_ERR_IO;
     }
     return start_thread(group, report);

@@ -11,7 +11,7 @@ bps_status cuda_library_load(const struct cuda_library *library, void *table, st
     if (handle == NULL) {
         const char *reason = dlerror();
         if (strstr(reason, "No such file") != NULL) {
-            BPS_REPORT(report, "%s is not there; %s", library->name, library->missing);
+            BPS_REPORT(report, "%s was not found; %s", library->name, library->missing);
         } else {
             BPS_REPORT(report, "%s cannot be loaded: %s", library->name, reason);
         }

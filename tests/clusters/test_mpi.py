@@ -73,7 +73,7 @@ class Launcher:
                 code = f"import os, sys, byteps.numpy as bps\n{come}"
                 status, text = self.run_job(2, harness.python(), "-c", code, BYTEPS_SET="cluster.rendezvous_timeout=1s")
                 self.assertNotEqual(status, 0, text)
-                self.assertIn("not all processes of mpirun have come to bps_init() yet", text)
+                self.assertIn("not all processes of mpirun have called bps_init() yet", text)
 
     def test_hosts(self):
         bed = self.make_bed(hosts=2)
@@ -127,7 +127,7 @@ class Words(Case):
     def test_strange_answers(self):
         begin = [b"cmd=response_to_init rc=0\n", b"cmd=my_kvsname kvsname=space\n", b"cmd=barrier_out\n"]
         for lines, words in (
-            ([b""], "PMI_FD: mpirun has hung up"),
+            ([b""], "PMI_FD: mpirun has closed the connection"),
             ([b"cmd=response_to_init rc=-1\n"], "expected cmd=response_to_init rc=0, found cmd=response_to_init rc=-1"),
             ([b"cmd=other\n"], "expected cmd=response_to_init rc=0, found cmd=other"),
             ([2000 * b"a"], "PMI_FD: a line of more than 1023 bytes"),
@@ -136,7 +136,7 @@ class Words(Case):
             ([*begin, b"cmd=get_result rc=0\n"], "no value in cmd=get_result rc=0"),
             ([*begin, b"cmd=get_result rc=-1 msg=key_not_found\n"], "found cmd=get_result rc=-1 msg=key_not_found"),
             ([*begin, b"cmd=get_result value=1,a:2,b\n"], "is no note of this version of BytePS"),
-            ([*begin[:2], b"cmd=barrier_out"], "PMI_FD: mpirun has hung up"),
+            ([*begin[:2], b"cmd=barrier_out"], "PMI_FD: mpirun has closed the connection"),
         ):
             with self.subTest(words):
                 self.assertIn(words, self.answered(*lines))

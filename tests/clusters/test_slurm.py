@@ -285,7 +285,7 @@ class Jobs(Case):
     def test_a_task_that_does_not_come(self):
         code = "import os, sys, time, byteps.numpy as bps\nif os.environ['SLURM_PROCID'] != '%s': bps.init()"
         for absent, words in (
-            ("0", r"worker 0 has not said within 2 s .* task 0 hands no note out yet \(h\d port \d+: connect: Conn"),
+            ("0", r"worker 0 .* within 2 s .*: task 0 does not provide a note yet \(h\d port \d+: connect: Conn"),
             ("3", r"the job did not gather within 2 s: missing"),
         ):
             with self.subTest(absent):

@@ -217,7 +217,7 @@ class Store(Case):
         ):
             with self.subTest(words):
                 self.assertIn(words, self.answered(*answers))
-        self.assertIn("worker 0 has left no note there", self.answered(close=False))
+        self.assertIn("worker 0 has not stored a note there", self.answered(close=False))
 
     def test_a_note_of_before(self):
         """The scheduler that it tells of is gone; the next one comes a little later."""

@@ -123,7 +123,7 @@ class Host(scripted.TestCase):
             self.skipTest("this machine has NCCL")
         except OSError:
             pass
-        self.check_host("libnccl.so.2 is not there", nccl=False)
+        self.check_host("libnccl.so.2 was not found", nccl=False)
 
     @scripted.unwatched
     @needs_devices(2)

@@ -126,7 +126,7 @@ class Settings(Case):
             ("b'sum'", "bytes"),
         ):
             with self.subTest(value):
-                words = ("set: worker.use = ", f"{name} is no type of a value; expected a string, a number")
+                words = ("set: worker.use = ", f"{name} is not a supported type; expected a string, a number")
                 self.refused(*words, error="TypeError", arguments=f"set={{'worker.use': {value}}}")
 
 

@@ -881,7 +881,7 @@ static bps_status faulty_resolve(const struct faulty_transport *transport, const
         return BPS_ERR_INVALID;
     }
     if (!colon || n >= sizeof host) {
-        BPS_REPORT(report, "'%s' is no address; expected host:port", address);
+        BPS_REPORT(report, "'%s' is not an address; expected host:port", address);
         return BPS_ERR_INVALID;
     }
     snprintf(host, sizeof host, "%.*s", (int)n, address);

@@ -687,7 +687,7 @@ START_TEST(where_one_interface_cannot_be_listened_on_none_is)
     ck_assert_int_eq(
         side.ops->listen(side.instance->self, "127.0.0.1,127.0.0.1:0", peer_accept, &other, again, 20, &report),
         BPS_ERR_CONF);
-    ck_assert_str_eq(report.text, "interface: the addresses of so many interfaces do not fit in 20 bytes; give fewer");
+    ck_assert_str_eq(report.text, "interface: the addresses of the interfaces do not fit in 20 bytes; give fewer");
     peer_fini(&peer);
     peer_fini(&other);
     close_side();
@@ -697,9 +697,7 @@ END_TEST
 #define NO_INTERFACE                                                                                                   \
     "': there is no such network interface; expected the name of one, its address, or a subnet such as 10.0.0.0/24; "  \
     "this host has lo 127.0.0.1"
-#define NO_HOST                                                                                                        \
-    "\": expected a name or an address alone, an IPv6 one without brackets; which ports are listened on is said by "   \
-    "cluster.ports"
+#define NO_HOST "\": expected a name or an address alone, an IPv6 one without brackets; cluster.ports sets the ports"
 
 static const struct {
     const char *option, *error;

@@ -168,9 +168,9 @@ static const char *reason(bps_status status)
     case BPS_ERR_IO:
         return "connection closed by peer";
     case BPS_ERR_NOMEM:
-        return "no descriptor is left (see ulimit -n of this process)";
+        return "out of file descriptors (see ulimit -n of this process)";
     default:
-        return "it is no peer of this transport, or of another version";
+        return "it is not a peer of this transport, or has another version";
     }
 }
 

@@ -73,7 +73,7 @@ bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept,
     /* A host and a port mean nothing here. */
     snprintf(name, sizeof name, "%s", address);
     if (address[0] != '@' && !ipc_address_make(name, sizeof name)) {
-        BPS_REPORT(report, "listen: there is no random number for a name: %s", strerror(errno));
+        BPS_REPORT(report, "listen: cannot generate a random name: %s", strerror(errno));
         return BPS_ERR_IO;
     }
     struct bps_util_listener listener = {

@@ -99,8 +99,8 @@ static bps_status on_message(struct bps_channel *channel, const struct ipc_messa
 
 static const char *reason(bps_status status)
 {
-    return status == BPS_ERR_NOMEM ? "no memory or descriptor is left for a region of the peer"
-                                   : "the peer sent a message that makes no sense";
+    return status == BPS_ERR_NOMEM ? "out of memory or file descriptors for a region of the peer"
+                                   : "the peer sent an invalid message";
 }
 
 bool ipc_messages_receive(struct bps_channel *channel)

@@ -103,7 +103,7 @@ static void send_return(struct bps_channel *channel, const struct bps_frame *fra
 {
     struct ipc_loan *loan = (struct ipc_loan *)frame->returns;
     if (loan->channel != channel || frame->bytes != 0) {
-        ipc_channel_end(channel, BPS_ERR_INVALID, "a loan was to be returned to someone else, or with a payload");
+        ipc_channel_end(channel, BPS_ERR_INVALID, "a loan was returned to another peer, or with a payload");
         return;
     }
     struct ipc_record *record = reserve(channel, IPC_RETURN, IPC_HEAD, frame->header);

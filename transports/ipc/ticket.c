@@ -115,7 +115,7 @@ bool ipc_reap(struct bps_channel *channel)
 {
     const struct ipc_tickets *tickets = &channel->tickets;
     if (!ipc_ring_refresh(&channel->ring)) {
-        ipc_channel_end(channel, BPS_ERR_PROTOCOL, "the peer claims to have taken what was not sent");
+        ipc_channel_end(channel, BPS_ERR_PROTOCOL, "the peer acknowledged data that was not sent");
         return false;
     }
     while (tickets->first != IPC_NONE && tickets->items[tickets->first].end <= channel->ring.peer_head) {

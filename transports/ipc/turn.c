@@ -62,8 +62,8 @@ static void tell(const struct bps_channel *channel)
     if (channel->events != NULL) {
         channel->events->closed(channel->user, status, channel->reason);
     } else if (channel->reason != NULL) {
-        host->log(host, status == BPS_ERR_IO ? BPS_LOG_DEBUG : BPS_LOG_WARN, "%s has not become a peer: %s",
-                  channel->peer, channel->reason);
+        host->log(host, status == BPS_ERR_IO ? BPS_LOG_DEBUG : BPS_LOG_WARN, "refused %s: %s", channel->peer,
+                  channel->reason);
     }
 }
 

@@ -152,7 +152,7 @@ bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept,
         status = listen_at(tcp, one, accept, arg, own, sizeof own, report);
         used += status == BPS_OK ? (size_t)snprintf(actual + used, n - used, i > 0 ? ",%s" : "%s", own) : 0;
         if (used >= n) {
-            BPS_REPORT(report, "interface: the addresses of so many interfaces do not fit in %zu bytes; give fewer", n);
+            BPS_REPORT(report, "interface: the addresses of the interfaces do not fit in %zu bytes; give fewer", n);
             status = BPS_ERR_CONF;
         }
     }

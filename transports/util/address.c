@@ -48,8 +48,8 @@ bps_status bps_util_host_check(const char *host, struct bps_report *report)
         return BPS_OK;
     }
     BPS_REPORT(report,
-               "host = \"%.200s\": expected a name or an address alone, an IPv6 one without brackets; which ports are "
-               "listened on is said by cluster.ports",
+               "host = \"%.200s\": expected a name or an address alone, an IPv6 one without brackets; cluster.ports "
+               "sets the ports",
                host);
     return BPS_ERR_CONF;
 }

@@ -140,7 +140,7 @@ static void answered(struct bps_channel *channel, const void *data, size_t bytes
 {
     struct verbs_terms terms;
     if (!verbs_terms_get(data, bytes, &terms)) {
-        give_up(channel, "the peer is no transport of this kind, or of a different version");
+        give_up(channel, "the peer is not a transport of this kind, or has a different version");
         return;
     }
     verbs_pair_agree(channel->pair, &terms);
@@ -190,7 +190,7 @@ void verbs_connect_event(struct bps_channel *channel, const struct rdma_cm_event
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         if (channel->id->verbs == NULL) {
-            give_up(channel, "no RDMA device leads to this address");
+            give_up(channel, "no RDMA device has a route to this address");
         } else if (rdma_resolve_route(channel->id, milliseconds(channel->verbs)) != 0) {
             give_up(channel, strerror(errno));
         }
@@ -203,7 +203,8 @@ void verbs_connect_event(struct bps_channel *channel, const struct rdma_cm_event
         break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-        give_up(channel, event->status == -ENODEV ? "no RDMA device leads to this address" : strerror(-event->status));
+        give_up(channel,
+                event->status == -ENODEV ? "no RDMA device has a route to this address" : strerror(-event->status));
         break;
     case RDMA_CM_EVENT_REJECTED:
         give_up(channel, rejection(event->status));

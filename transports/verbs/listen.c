@@ -93,7 +93,7 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
     bps_util_address_text(rdma_get_peer_addr(id), peer, sizeof peer);
     id->context = NULL;
     if (!verbs_terms_get(data, bytes, &terms)) {
-        host->log(host, BPS_LOG_WARN, "%s is no peer of this transport, or of a different version", peer);
+        host->log(host, BPS_LOG_WARN, "%s is not a peer of this transport, or has a different version", peer);
         refuse(id);
         return;
     }

@@ -86,7 +86,7 @@ static void on_event(void *arg, uint32_t events)
         } else if (verbs_listens_by(verbs, copy.id)) { /* whose context is no channel */
             if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
                 verbs->host->log(verbs->host, BPS_LOG_ERROR,
-                                 "the RDMA device was removed: nobody can connect to this process over it any more");
+                                 "the RDMA device was removed: no peer can connect to this process over it any more");
             }
         } else if (copy.listen_id == NULL && copy.id->context != NULL && copy.event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                    copy.event != RDMA_CM_EVENT_ADDR_CHANGE) {

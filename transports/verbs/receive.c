@@ -87,7 +87,7 @@ static void take_key(struct bps_channel *channel, const struct verbs_message *ke
     slot->stale = false;
     slot->message.rkey = key->rkey;
     if (reading != NULL && !read_again(channel, slot)) {
-        verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device does not know the place of a payload");
+        verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device refused the address of a payload");
     }
 }
 
@@ -251,7 +251,7 @@ static bool read_piece(struct bps_channel *channel, struct verbs_slot *slot)
         mr = verbs_window_find(device, slot->place, bytes);
     }
     if (mr == NULL && slot->place != NULL && verbs_is_on_device(channel->verbs, slot->place)) {
-        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device does not know the place of a payload");
+        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device refused the address of a payload");
         return true;
     }
     if (mr == NULL) {

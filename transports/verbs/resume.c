@@ -29,7 +29,7 @@ void verbs_resume(struct bps_channel *channel)
     bps_util_cancel(channel->verbs->host, &channel->timer);
     channel->out.finish_done = channel->out.finished && missing == 0;
     if (!verbs_send_again(channel, missing)) {
-        verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device does not know the memory of a frame");
+        verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device refused the memory of a frame");
         return;
     }
     verbs_channel_open(channel);

@@ -193,7 +193,7 @@ static bool next_frame(struct bps_channel *channel)
                       ? verbs_window_find(channel->pair->device, out->frame.payload, out->frame.bytes)
                       : NULL;
     if (out->window == NULL && verbs_is_on_device(channel->verbs, out->frame.payload)) {
-        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device does not know the memory of a tensor");
+        verbs_channel_end(channel, BPS_ERR_IO, "the memory of a tensor is not registered with the RDMA device");
         return false;
     }
     return true;

@@ -38,7 +38,7 @@ static const struct bps_option options[] = {
                "Bytes of registered memory for payloads that arrive, and as many for those to send that lie in memory "
                "that is not registered."),
     BPS_OPTION(struct verbs_options, credits, INT, 0, "16", "4..1024",
-               "Messages that may be under way from a peer: so many receive buffers are kept for it."),
+               "Messages that may be under way from a peer: as many receive buffers are kept for it."),
     BPS_OPTION(struct verbs_options, device_memory, BOOL, 0, "true", NULL,
                "Tensors on a GPU are read and written there, through a dma-buf, where GPU and RDMA device can do that; "
                "false: they are copied to the host, which may be faster where the two are far apart."),

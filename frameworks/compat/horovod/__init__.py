@@ -85,7 +85,7 @@ def install() -> ModuleType:
     ours = sys.modules[__name__]
     parts = {f"horovod.{part}" for part in _PARTS}
     if sys.modules.get("horovod", ours) is not ours and parts & set(sys.modules):
-        raise ImportError("byteps.compat.horovod.install() comes too late: the program has imported another horovod")
+        raise ImportError("byteps.compat.horovod.install() must be called before the program imports another horovod")
     if not any(isinstance(finder, _Horovod) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Horovod())
     sys.modules["horovod"] = ours

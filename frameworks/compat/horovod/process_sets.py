@@ -30,7 +30,7 @@ class ProcessSet:
     def __init__(self, ranks_or_comm: Iterable[int]) -> None:
         """Make one of workers with these ranks; communicators of MPI are refused."""
         if not hasattr(ranks_or_comm, "__iter__"):
-            raise ValueError(f"ProcessSet({ranks_or_comm!r}): expected a list of ranks; BytePS is not made of MPI")
+            raise ValueError(f"ProcessSet({ranks_or_comm!r}): expected a list of ranks; BytePS does not use MPI")
         ranks = list(ranks_or_comm)
         if not ranks or any(type(rank) is not int or rank < 0 for rank in ranks) or len(set(ranks)) < len(ranks):
             raise ValueError(f"ProcessSet({ranks!r}): expected ranks of workers, from 0 on, each once")
@@ -89,8 +89,8 @@ def group_of(process_set: ProcessSet | None) -> Group | None:
         raise InvalidError(f"process_set={process_set!r}: expected what hvd.add_process_set() returns")
     if process_set.process_set_id is None:
         raise InvalidError(
-            f"{process_set} is not there, or not any more: give it to hvd.init() or hvd.add_process_set() first, on "
-            "all workers"
+            f"{process_set} is not registered, or was removed: pass it to hvd.init() or hvd.add_process_set() first, "
+            "on all workers"
         )
     return process_set._group
 
@@ -112,7 +112,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
         raise ValueError(f"{new} has been removed; make a new one")
     for known in process_sets():
         if known.ranks == new.ranks:
-            raise ValueError(f"there is a process set of the same ranks: {known}")
+            raise ValueError(f"a process set of the same ranks exists already: {known}")
     new._group = new_group(new.ranks)
     _made += 1
     new.process_set_id = _made

@@ -122,7 +122,7 @@ def _single(key, value):
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise TypeError(
-        f"set: {key} = {value!r}: {type(value).__name__} is no type of a value; expected a string, a number, a "
+        f"set: {key} = {value!r}: {type(value).__name__} is not a supported type; expected a string, a number, a "
         'boolean or a list of these; of a group each key by itself ("worker.partition"), or text as in a '
         "configuration file"
     )

@@ -55,7 +55,7 @@ def refuse_coding(compressor: object) -> None:
     """Raise ValueError if a tensor of a process group, where nothing has a name, is to be coded."""
     coding = coding_of(compressor)
     if coding is not None:
-        raise ValueError(f"compression={coding!r}: in a process group nothing is coded; use Compression.fp16 or .bf16")
+        raise ValueError(f"compression={coding!r}: a process group has no codings; use Compression.fp16 or .bf16")
 
 
 def require_name(name: str | None, coding: str | None) -> None:

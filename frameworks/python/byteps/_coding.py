@@ -91,7 +91,7 @@ def _min_bytes():
     if not given.isdecimal():
         raise ValueError(
             f"BYTEPS_MIN_COMPRESS_BYTES = {given!r} is not a number of bytes; expected one such as {_SMALL}, below "
-            "which gradients lose nothing, or 0 to have all of them coded"
+            "which gradients are not coded, or 0 to code all of them"
         )
     return given
 
@@ -111,6 +111,6 @@ def check_momentum(text: str | None, of_optimizer: bool) -> None:
     """Raise ValueError if such a text asks for momentum, and the optimizer has some, too."""
     if asks_for_momentum(text) and of_optimizer:
         raise ValueError(
-            "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
+            "compression: momentum is requested, and the optimizer has momentum, too, so that gradients would have "
             "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"
         )

@@ -137,11 +137,11 @@ def _counts(kind, what, values, group):
 def _parts(kind, what, values, shape, group):
     """Return how many rows of a shape belong to each worker: as the argument says, or all alike."""
     if not shape:
-        raise ValueError(f"{kind}: what has no dimension cannot be cut; give it one, as by reshape(1)")
+        raise ValueError(f"{kind}: a scalar cannot be split; reshape it first, as with reshape(1)")
     if values is None:
         if shape[0] % group.size() != 0:
             raise ValueError(
-                f"{kind}: the first dimension, {shape[0]}, is no multiple of the {group.size()} workers; say with "
+                f"{kind}: the first dimension, {shape[0]}, is not a multiple of the {group.size()} workers; say with "
                 f"{what}= how much each of them gets"
             )
         return [shape[0] // group.size()] * group.size()
@@ -275,7 +275,7 @@ def scatter(
     memory, shape, dtype, finish, rows = None, (), 0, None, ()
     if group.rank() == root:
         if array is None:
-            raise ValueError(f"scatter: worker {root} is the root, and must give what is cut")
+            raise ValueError(f"scatter: worker {root} is the root, and must pass the tensor to split")
         memory, shape, dtype, finish = kit.read(array)
         rows = _parts("scatter", "sizes", sizes, shape, group)
     shape, dtype, rows = _announce("scatter", root, shape, dtype, rows, priority, group)

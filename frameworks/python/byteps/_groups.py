@@ -109,7 +109,7 @@ def number_of(group: Group | None) -> int:
     if group is None:
         return 0
     if not group.lives():  # its number may be that of another one now
-        raise InvalidError(f"{group} has ended with its job, or when that went on with other workers; make it anew")
+        raise InvalidError(f"{group} has ended with its job, or when that continued with other workers; make it again")
     return group._number
 
 

@@ -52,7 +52,7 @@ def refuse_process_set(process_set: object) -> None:
     """Raise if a program wants only some of the workers; None, or Horovod's number 0, are all of them."""
     if process_set is not None and getattr(process_set, "process_set_id", process_set) != 0:
         raise NotImplementedError(
-            f"process_set={process_set!r}: there are no process sets here; instead: those of byteps.compat.horovod, or "
+            f"process_set={process_set!r}: process sets are not supported here; use those of byteps.compat.horovod, or "
             f"{_PARTS}"
         )
 

@@ -202,4 +202,4 @@ def _result(folder, rank):
         try:
             return pickle.load(file)
         except Exception as error:
-            raise Error(f"what worker {rank} has returned cannot be unpickled here: {error}") from error
+            raise Error(f"what worker {rank} has returned cannot be unpickled by the caller: {error}") from error

@@ -27,7 +27,7 @@ def check_reduction(op: int, coding: str | None) -> None:
         raise ValueError("the rows of a sparse tensor support sum and average only; make it dense")
     if asks_for_momentum(coding):
         raise ValueError(
-            "compression: momentum is asked for, which the rows of a sparse tensor do not get; make it dense"
+            "compression: momentum is not supported for rows of a sparse tensor; make it dense"
         )
 
 

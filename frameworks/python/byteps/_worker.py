@@ -81,7 +81,7 @@ def write_call(path, function, args, kwargs):
         data = spawn.get_preparation_data("byteps")
         program = {key: value for key, value in data.items() if key.startswith("init_main_from_")}
         if not program:
-            raise TypeError(f"{of_main} is of a notebook or a prompt, where workers do not find it; {_REMEDY}")
+            raise TypeError(f"{of_main} is defined in a notebook or prompt, where workers cannot import it; {_REMEDY}")
         about.update(program)
     _write(path, pickle.dumps(about) + call)
 

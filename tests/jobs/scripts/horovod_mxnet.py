@@ -68,7 +68,7 @@ def check_refusals():
     ):
         checks.raised(NotImplementedError, use, text)
     checks.raised(TypeError, lambda: hvd.allgather(np.ones(2)), "not ndarray")
-    checks.raised(ValueError, lambda: hvd.alltoall(mx.nd.ones((hvd.size() + 1,))), "is no multiple")
+    checks.raised(ValueError, lambda: hvd.alltoall(mx.nd.ones((hvd.size() + 1,))), "is not a multiple")
 
 
 def check_training():

@@ -33,16 +33,16 @@ def check_sets():
         assert ENDS.rank() == ME // 2
         checks.raised(ValueError, lambda: hvd.broadcast(torch.ones(1), 1, process_set=ENDS), "root_rank=1 is not in")
         checks.raised(
-            ValueError, lambda: hvd.allreduce(torch.ones(1), name="x", compression="onebit", process_set=ENDS), "coded"
+            ValueError, lambda: hvd.allreduce(torch.ones(1), name="x", compression="onebit", process_set=ENDS), "has no codings"
         )
     for use, text in (
         (lambda: hvd.add_process_set([2, 0]), "of the same ranks"),
         (lambda: hvd.add_process_set([0, 1, 2]), "of the same ranks"),
         (lambda: hvd.add_process_set([0, 3]), "rank 3 of a process group is not a worker"),
         (lambda: hvd.ProcessSet([0, 0]), "each once"),
-        (lambda: hvd.ProcessSet(7), "not made of MPI"),
+        (lambda: hvd.ProcessSet(7), "does not use MPI"),
         (lambda: hvd.allgather(torch.ones(2), process_set=7), "hvd.add_process_set()"),
-        (lambda: hvd.allgather(torch.ones(2), process_set=hvd.ProcessSet([0])), "not there"),
+        (lambda: hvd.allgather(torch.ones(2), process_set=hvd.ProcessSet([0])), "is not registered"),
         (lambda: process_sets.process_set_by_id(7), "no process set with the id 7"),
     ):
         checks.raised(ValueError, use, text)
@@ -52,7 +52,7 @@ def check_sets():
 def check_removal():
     passing = hvd.add_process_set([0, 1])
     assert passing.process_set_id == 4 and hvd.remove_process_set(passing) and passing.ranks is None
-    checks.raised(ValueError, lambda: hvd.barrier(passing), "not there, or not any more")
+    checks.raised(ValueError, lambda: hvd.barrier(passing), "is not registered, or was removed")
     checks.raised(ValueError, lambda: hvd.add_process_set(passing), "has been removed")
     assert not hvd.remove_process_set(hvd.global_process_set)
     again = hvd.add_process_set([0, 1])
@@ -273,7 +273,7 @@ def check_differences():
         lambda: hvd.DistributedOptimizer(
             torch.optim.SGD(torch.nn.Linear(2, 1).parameters(), 1.0), compression="onebit", process_set=TAIL
         ),
-        "nothing is coded",
+        "has no codings",
     ) if TAIL.included() else None
 
 

@@ -109,7 +109,7 @@ def check_alltoall():
             assert received.dtype == kind
     assert hvd.alltoall(x, splits)[1].dtype == tf.int32
     equal(hvd.alltoall(tf.zeros(me * size)), np.zeros(sum(ranks())))  # first dimensions differ
-    checks.raised(ValueError, lambda: hvd.alltoall(tf.constant(1.0)), "no dimension")
+    checks.raised(ValueError, lambda: hvd.alltoall(tf.constant(1.0)), "a scalar cannot be split")
     checks.raised(ValueError, lambda: hvd.alltoall(tf.ones(size + 1)), "add up to")
 
 

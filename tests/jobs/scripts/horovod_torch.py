@@ -135,7 +135,7 @@ def check_reducescatter():
     assert torch.equal(one, mine) and torch.equal(two, mine + 1)
     one, two = hvd.synchronize(hvd.grouped_reducescatter_async([whole, whole + 1], op=hvd.Sum))
     assert torch.equal(two - one, torch.full_like(mine, n))
-    checks.raised(ValueError, lambda: hvd.reducescatter(torch.tensor(1.0)), "no dimension")
+    checks.raised(ValueError, lambda: hvd.reducescatter(torch.tensor(1.0)), "a scalar cannot be split")
     checks.raised(TypeError, lambda: hvd.reducescatter(whole, compression={"compressor": "onebit"}), "Compression")
 
 

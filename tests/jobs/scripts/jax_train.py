@@ -215,7 +215,7 @@ def check_smaller_types():
 def refuses_asynchronous_training():
     optimizer = bps.distributed(optax.sgd(0.1))
     gradients = {"w": jnp.ones(3)}
-    checks.raised(ValueError, lambda: optimizer.update(gradients, optimizer.init(gradients)), "not there for JAX")
+    checks.raised(ValueError, lambda: optimizer.update(gradients, optimizer.init(gradients)), "not supported for JAX")
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ def check_refusals():
     with tf.Graph().as_default():
         checks.raised(NotImplementedError, lambda: bps.all_gather(tf.ones(2)), "graph of sessions")
     checks.raised(TypeError, lambda: bps.all_gather(tf.constant(["text"])))
-    checks.raised(ValueError, lambda: bps.reduce_scatter(tf.ones(bps.size() + 1)), "is no multiple")
+    checks.raised(ValueError, lambda: bps.reduce_scatter(tf.ones(bps.size() + 1)), "is not a multiple")
     checks.raised(ValueError, lambda: bps.all_to_all(tf.ones(3), [1] * bps.size() + [7]), "expected")
     wrong = tf.ones((2, 3 + bps.rank()))
     checks.raised(byteps.MismatchError, lambda: bps.all_gather(wrong), "has rows of shape")

@@ -416,7 +416,7 @@ static bps_status NAME_resolve(const struct NAME_transport *transport, const cha
     int error;
 
     if (!colon || n >= sizeof host) {
-        BPS_REPORT(report, "'%s' is no address; expected host:port", address);
+        BPS_REPORT(report, "'%s' is not an address; expected host:port", address);
         return BPS_ERR_INVALID;
     }
     snprintf(host, sizeof host, "%.*s", (int)n, address);

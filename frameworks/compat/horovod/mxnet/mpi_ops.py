@@ -206,7 +206,7 @@ def reducescatter(
     del name
     group = group_of(process_set)
     if not tensor.shape:
-        raise ValueError("reducescatter: what has no dimension cannot be cut; give it one, as by reshape(1)")
+        raise ValueError("reducescatter: a scalar cannot be split; reshape it first, as with reshape(1)")
     how = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor, "group": group}
     return bps.reduce_scatter(tensor, shares(tensor.shape[0], group), op=choose(None, op), priority=priority, **how)
 

@@ -216,7 +216,7 @@ def alltoall(
         output, received = bps.all_to_all(tensor, splits, group=group)
         return output, tf.cast(received, splits.dtype)
     if tensor.shape.rank == 0:
-        raise ValueError("alltoall: what has no dimension cannot be cut; give it one, as by tf.reshape(tensor, [1])")
+        raise ValueError("alltoall: a scalar cannot be split; reshape it first, as with tf.reshape(tensor, [1])")
     workers = bps.size_op() if group is None else party(group).size()
     return bps.all_to_all(tensor, tf.fill([workers], tf.shape(tensor)[0] // workers), group=group)[0]
 
@@ -248,7 +248,7 @@ def reducescatter(
     del name, ignore_name_scope
     group = group_of(process_set)
     if not hasattr(compression, "compress"):
-        raise TypeError(f"reducescatter: compression={compression!r} is none of Compression; codings are of allreduce")
+        raise TypeError(f"reducescatter: compression={compression!r} is not in Compression; only allreduce is coded")
     scales = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         small, context = compression.compress(tf.convert_to_tensor(tensor))

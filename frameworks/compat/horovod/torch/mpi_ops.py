@@ -81,7 +81,7 @@ def _prepare(tensor, average, op, name, scales, process_set, compression=Compres
         names = _numbered(name, tensors) if tensors is tensor else [name]
         announce_allreduces(tensors, names, op, scales, compression)
     elif not hasattr(compression, "compress"):
-        raise ValueError(f"allreduce: compression={compression!r}: in a process set nothing is coded; use Compression")
+        raise ValueError(f"allreduce: compression={compression!r}: a process set has no codings; use Compression")
     return op, name, group
 
 
@@ -456,7 +456,7 @@ def alltoall_async(
 
 def _shares(tensor, group):
     if tensor.dim() == 0:
-        raise ValueError("reducescatter: what has no dimension cannot be cut; give it one, as by reshape(1)")
+        raise ValueError("reducescatter: a scalar cannot be split; reshape it first, as with reshape(1)")
     return shares(tensor.shape[0], group)
 
 
@@ -539,7 +539,7 @@ def grouped_reducescatter(
     del name
     op, group = choose(None, op), group_of(process_set)
     if not hasattr(compression, "compress"):
-        raise TypeError(f"reducescatter: compression={compression!r} is none of Compression; codings are of allreduce")
+        raise TypeError(f"reducescatter: compression={compression!r} is not in Compression; only allreduce is coded")
     announce("reducescatter", group)
     small = [compression.compress(tensor) for tensor in tensors]
     scales = (prescale_factor, postscale_factor)
