@@ -30,8 +30,8 @@ static void run_named(const struct bench_operation *one)
     char name[40];
 
     snprintf(name, sizeof name, "%lu", one->count);
-    request.name = name;
     if (one->kind == BENCH_PUSH_PULL) {
+        request.name = name; /* so that its parts have their places */
         check(bps_push_pull(&request, BPS_FOREVER, &handle, &report), &report);
     } else {
         check(bps_broadcast_async(&request, (uint32_t)one->root, &handle, &report), &report);

@@ -16,6 +16,7 @@ const struct bps_kind bps_kinds[BPS_KINDS] = {
     [BPS_KIND_GATHER] = {"gather", BPS_PARTY_BLOCK, BPS_PARTY_ROOT, .all_in = false, .all_out = true},
     [BPS_KIND_SCATTER] = {"scatter", BPS_PARTY_ROOT, BPS_PARTY_BLOCK, .all_in = true, .all_out = false},
     [BPS_KIND_MESSAGE] = {"message", BPS_PARTY_ROOT, BPS_PARTY_BLOCK, .all_in = true, .all_out = false},
+    [BPS_KIND_BLOCK_BROADCAST] = {"broadcast", BPS_PARTY_ROOT, BPS_PARTY_ALL, .all_in = false, .all_out = false},
     [BPS_KIND_ALL_TO_ALL] = {"all_to_all", BPS_PARTY_SENDER, BPS_PARTY_BLOCK, .all_in = true, .all_out = true},
 };
 

@@ -60,6 +60,7 @@ enum bps_kinds {
     BPS_KIND_SCATTER,
     BPS_KIND_ALL_TO_ALL,
     BPS_KIND_MESSAGE,
+    BPS_KIND_BLOCK_BROADCAST, /* a broadcast as one block, which is spread over all but the root */
     BPS_KINDS
 };
 

@@ -129,7 +129,7 @@ static struct block block_at(const struct bps_operation *operation, uint32_t ind
 
 /*
  * The number of a partition of a block. Its remainder by the ranks is the worker whose it is (node/unnamed.h); the only
- * block of a reduce is that of all but the root, which has enough to do with the results.
+ * block of a reduce or a broadcast is that of all but the root, whose link has enough to do with the block itself.
  */
 static uint32_t number_of(const struct bps_operation *operation, uint32_t block, uint32_t i)
 {

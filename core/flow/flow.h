@@ -60,6 +60,7 @@ struct bps_promptness {
 struct bps_job_info {
     uint32_t epoch;
     uint32_t group; /* the lowest rank of the workers that it sums with */
+    bool apart;     /* no two workers sum together before they push */
     uint32_t rank, size, local_rank, local_size;
     uint32_t cross_rank, cross_size, homogeneous; /* see byteps.h */
 };

@@ -45,12 +45,14 @@ static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header
 }
 
 /*
- * The workers do not agree about an operation of blocks: all of it ends. `bytes`: of the largest tensor without blocks
- * that another worker has pushed.
+ * The workers do not agree about an operation of blocks: all of it ends. Nobody else could end it: another worker may
+ * have more partitions of a block than the one that it waits for.
  */
-static void give_up_blocks(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
+static void give_up_blocks(struct bps_operation *operation, const struct bps_header *header, const char *text)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bps_status status = bps_wire_status(header->root);
+    uint64_t bytes = header->partition == 0 ? header->bytes : 0; /* of the largest tensor without blocks that came */
     uint32_t n = bps_partitions(bytes, bps_tensor_cut(tensor, bytes));
     for (uint32_t i = 1; i < tensor->tasks; i++) {
         struct bps_task *task = &tensor->task[i];
@@ -76,8 +78,8 @@ static bps_status notice_on_failed(struct bps_worker *worker, const struct bps_h
     bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
     struct bps_operation *operation = &task->tensor->operation;
     bps_task_cancel(task);
-    if (operation->blocks.ranks > 0 && header->partition == 0) {
-        give_up_blocks(operation, header->bytes, bps_wire_status(header->root), text);
+    if (operation->blocks.ranks > 0) {
+        give_up_blocks(operation, header, text);
     }
     return BPS_OK;
 }

@@ -641,10 +641,6 @@ static bps_status find_group(struct bps_worker *worker, const struct bps_push_pu
         return bps_fail(report, BPS_ERR_INVALID, "worker %u is not a member of process group %u", worker->job.rank,
                         group->id);
     }
-    if (call->kind == BPS_KIND_BROADCAST && call->root >= group->n) {
-        return bps_fail(report, BPS_ERR_INVALID, "root %u is not a worker of this process group (0..%u)", call->root,
-                        group->n - 1);
-    }
     return BPS_OK;
 }
 
@@ -653,7 +649,7 @@ static bps_status prepare_call(struct bps_worker *worker, const struct bps_push_
                                bps_complete_fn complete, struct bps_report *report)
 {
     bps_status status = find_group(worker, request, call, report);
-    return status == BPS_OK && complete != NULL ? complete(call, report) : status;
+    return status == BPS_OK && complete != NULL ? complete(worker, call, report) : status;
 }
 
 bps_status bps_api_start(const struct bps_push_pull *request, struct bps_call *call, bps_complete_fn complete,
@@ -735,6 +731,22 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
                                : bps_api_run(request, &call, NULL, timeout_ns, out, report);
 }
 
+/*
+ * It goes as one block where each worker sums alone. What has a name, or rows, is no block. Nor is one whose root there
+ * is not: as a plain one it fails for all.
+ */
+static bps_status complete_broadcast(const struct bps_worker *worker, struct bps_call *call, struct bps_report *report)
+{
+    struct bps_push_pull *r = call->blocks->request;
+    bool has_root = call->root < call->blocks->ranks, fails = !has_root && call->group == NULL;
+    bps_status status = r->rows == NULL && !fails ? bps_blocks_check(call, r, report) : BPS_OK;
+    if (!worker->job.apart || !has_root || r->name != NULL || r->tensor != 0 || r->rows != NULL) {
+        call->kind = BPS_KIND_BROADCAST;
+        call->blocks = NULL;
+    }
+    return status;
+}
+
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
                                struct bps_report *report)
 {
@@ -743,9 +755,10 @@ bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t roo
     if (status != BPS_OK) {
         return status;
     }
-    struct bps_call call = {.op = BPS_WIRE_BROADCAST, .kind = BPS_KIND_BROADCAST, .root = root};
+    struct bps_call_blocks block = {.in_count = plain.count, .out_count = plain.count, .request = &plain};
+    struct bps_call call = {.op = BPS_WIRE_BROADCAST, .kind = BPS_KIND_BLOCK_BROADCAST, .root = root, .blocks = &block};
     plain.prescale = plain.postscale = 1.0;
-    return bps_api_start(&plain, &call, NULL, out, report);
+    return bps_api_start(&plain, &call, complete_broadcast, out, report);
 }
 
 /* A push_pull of nothing: it ends when all workers have started it. */

@@ -9,8 +9,9 @@
 struct bps_worker *bps_api_acquire(struct bps_report *report);
 void bps_api_release(void);
 
-/* Fills in the rest of call->blocks, and of their request, for the job that there is. An error refuses it. */
-typedef bps_status (*bps_complete_fn)(const struct bps_call *call, struct bps_report *report);
+/* Fills in the rest of a call with blocks, and of their request, for the job that there is. An error refuses it. */
+typedef bps_status (*bps_complete_fn)(const struct bps_worker *worker, struct bps_call *call,
+                                      struct bps_report *report);
 
 /*
  * Starts it, in the process group of the request; or runs it, which *out is not needed for. `complete` may be NULL.

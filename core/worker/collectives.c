@@ -28,8 +28,9 @@ static void tell_shape(const struct bps_kind *kind, struct bps_call_blocks *bloc
     request->ndim = all ? 2 : 1;
 }
 
-static bps_status complete_call(const struct bps_call *call, struct bps_report *report)
+static bps_status complete_call(const struct bps_worker *worker, struct bps_call *call, struct bps_report *report)
 {
+    (void)worker;
     const struct bps_kind *kind = &bps_kinds[call->kind];
     struct bps_call_blocks *blocks = call->blocks;
     blocks->in_counts = kind->all_in ? blocks->in_counts : NULL;

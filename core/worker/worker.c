@@ -152,10 +152,12 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
     worker->job.local_size = own->local_size;
     worker->job.group = own->group;
     worker->job.homogeneous = 1;
+    worker->job.apart = true;
     for (uint32_t rank = 0; rank < book->workers; rank++) {
         bool across = book->member[rank].local_rank == own->local_rank;
         worker->job.cross_size += across;
         worker->job.cross_rank += across && rank < worker->job.rank;
+        worker->job.apart &= book->member[rank].group == rank;
         worker->job.homogeneous &= book->member[rank].local_size == own->local_size;
     }
 }

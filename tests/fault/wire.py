@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 16
+VERSION = 17
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""

@@ -281,6 +281,30 @@ static void all(void)
     many();
 }
 
+/* ---- broadcasts without a name ---- */
+
+static bps_status broadcast(void *data, uint64_t count)
+{
+    const struct bps_push_pull r = {.size = sizeof r, .in = data, .out = data, .count = count, .dtype = BPS_FLOAT32};
+    bps_handle handle;
+    bps_status status = bps_broadcast_async(&r, 0, &handle, &report);
+    return status == BPS_OK ? bps_wait(handle, BPS_FOREVER, &report) : status;
+}
+
+static void broadcasts(void)
+{
+    enum { COUNT = 500000, ROUNDS = 5 };
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        float *data = rank == 0 ? filled(COUNT) : empty(COUNT);
+        FINE(broadcast(data, COUNT));
+        expect(data, 0, 0, COUNT);
+        free(data);
+    }
+    bps_status status = broadcast(NULL, 1);
+    REQUIRE(status == BPS_ERR_INVALID);
+    report.text[0] = '\0';
+}
+
 /* ---- rank 1 asks for something else ---- */
 
 static void differ(const char *what)
@@ -292,7 +316,7 @@ static void differ(const char *what)
     struct bps_collective r = request(in, out, COUNT);
     bps_status status;
     for (uint32_t i = 0; i < size; i++) {
-        counts[i] = COUNT + (other && i == 2);
+        counts[i] = other && i == 2 ? 10 : COUNT;
     }
     if (strcmp(what, "kind") == 0) {
         status = other ? bps_all_to_all(&r, &report) : bps_gather(&r, &report);
@@ -314,6 +338,8 @@ static void differ(const char *what)
     } else if (strcmp(what, "op") == 0) {
         r.op = other ? BPS_MIN : BPS_SUM;
         status = bps_reduce_scatter(&r, &report);
+    } else if (strcmp(what, "broadcast") == 0) {
+        status = broadcast(in, other ? 10 : COUNT);
     } else if (strcmp(what, "count") == 0) {
         r.count = other ? COUNT + 1 : COUNT;
         status = bps_all_gather(&r, &report);
@@ -337,6 +363,9 @@ int main(int arguments, char **argument)
     size = (uint32_t)bps_size();
     if (arguments == 3) {
         differ(argument[2]);
+    } else if (strcmp(argument[1], "broadcasts") == 0) {
+        broadcasts();
+        puts("fine");
     } else {
         all();
         puts("fine");

@@ -3,9 +3,11 @@
 
 import os
 import pathlib
+import re
 import unittest
 
 import harness
+import scripted
 
 PROGRAM = str(pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "collectives"))
 SMALL = ["worker.partition=64 KiB", "worker.slice=16 KiB"]
@@ -40,16 +42,29 @@ class Collectives(unittest.TestCase):
             ("root", "0 float32 (scatter from root 1)", "0 float32 (scatter from root 0)"),
             ("op", "0 float32 (reduce_scatter by min", "0 float32 (reduce_scatter by sum"),
             ("count", "0 float32 (all_gather", "0 float32 (all_gather"),
-            ("uneven", "40001 float32 (all_gather from worker 2)", "40000 float32 (all_gather from worker 2)"),
+            ("broadcast", "10 float32 (broadcast from root 0)", "40000 float32 (broadcast from root 0)"),
+            ("uneven", "10 float32 (all_gather from worker 2)", "40000 float32 (all_gather from worker 2)"),
         ):
             with self.subTest(what):
-                result = run("differ", what, workers=3, servers=1, settings=SMALL)
+                result = run("differ", what, workers=3, servers=1, settings=[*SMALL, "worker.hierarchy=off"])
                 self.assertEqual(result.status, 0, result)
                 said = {result.lines(f"worker {rank}")[0].split("; shape #")[0] for rank in range(3)}
                 self.assertEqual(len(said), 1, result)
                 text = said.pop()
                 self.assertIn(f"worker 1 pushed {odd}", text)
                 self.assertIn(others, text)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root for hosts of their own names")
+    def test_a_root_sends_a_broadcast_once(self):
+        """The shards of the others hand it on: its own, too, would make it 1.5 times as much."""
+        command = ["sh", "-c", scripted.ON_HOSTS, "sh", PROGRAM, "broadcasts"]
+        with harness.Job(
+            command, options=["--set", "log.level=info"], workers=4, servers=0, env={"HOSTS": "a,b,c,d"}
+        ) as job:
+            result = job.wait()
+        self.assertEqual(result.status, 0, result)
+        sent = re.findall(r"worker/0 transports\.net .*: bytes_sent (\d+)", result.err)
+        self.assertLess(max(map(int, sent)), 1.1 * 5 * 2000000)
 
 
 if __name__ == "__main__":

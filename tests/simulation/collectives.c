@@ -62,11 +62,12 @@ bool collectives_in_groups(const struct job *job)
 
 static void draw(const struct worker *w, uint32_t number, struct collective *c)
 {
-    static const uint32_t kinds[] = {BPS_KIND_ALL_GATHER, BPS_KIND_GATHER, BPS_KIND_SCATTER,
-                                     BPS_KIND_ALL_TO_ALL, BPS_KIND_REDUCE, BPS_KIND_REDUCE_SCATTER};
+    static const uint32_t kinds[] = {BPS_KIND_ALL_GATHER,    BPS_KIND_GATHER,          BPS_KIND_SCATTER,
+                                     BPS_KIND_ALL_TO_ALL,    BPS_KIND_BLOCK_BROADCAST, BPS_KIND_REDUCE,
+                                     BPS_KIND_REDUCE_SCATTER};
     const struct job *job = w->job;
     uint32_t round = w->round, size = w->worker->job.size, own = w->worker->job.rank;
-    *c = (struct collective){.kind = kinds[drawn(job, round, number, 0, may_lose_servers(job) ? 4 : 6)],
+    *c = (struct collective){.kind = kinds[drawn(job, round, number, 0, may_lose_servers(job) ? 5 : 7)],
                              .base = drawn(job, round, number, 1, 4) > 0 ? drawn(job, round, number, 2, MOST) : 0,
                              .uneven = drawn(job, round, number, 3, 2)};
     bool grouped = collectives_in_groups(job) && drawn(job, round, number, 4, 3) > 0;
@@ -79,7 +80,7 @@ static void draw(const struct worker *w, uint32_t number, struct collective *c)
         }
     }
     c->root = drawn(job, round, number, 6, c->n);
-    c->uneven = c->kind == BPS_KIND_REDUCE ? 0 : c->uneven;
+    c->uneven = c->kind == BPS_KIND_REDUCE || c->kind == BPS_KIND_BLOCK_BROADCAST ? 0 : c->uneven;
     c->on_device = job->devices && w->has_device && drawn(job, round, number, 7, 4) > 0;
     c->in_place = c->kind == BPS_KIND_ALL_GATHER && drawn(job, round, number, 8, 2) == 0;
     c->grouped = set != 0;
