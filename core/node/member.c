@@ -52,6 +52,7 @@ struct bps_member {
     bool joined, ended, silent, told;
     bool returns;                 /* the scheduler may: it is a process of its own */
     bool away;                    /* it was lost, and another one has not taken its place yet */
+    bool idle;                    /* a server whose generation is over, and the next one has not begun */
     uint32_t rank;                /* once assigned */
     char lost[300];               /* how it was lost */
     char waiting[640];            /* what it waits for, for the time-out */
@@ -124,6 +125,7 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
         bps_view_put(m->view);
         m->view = view;
         m->joined = true;
+        m->idle = false;
         m->events->joined(m->owner, view);
         bps_timeline_ask(&m->clock, &m->link);
     }
@@ -152,6 +154,10 @@ static bps_status member_on_left(struct bps_member *m, struct bps_reader *payloa
     bool stays = bps_get_u8(payload) != 0;
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;
+    }
+    if (m->join.role == BPS_ROLE_SERVER) {
+        m->idle = true;
+        return stays ? BPS_OK : BPS_ERR_PROTOCOL;
     }
     if (!stays) {
         snprintf(ending, sizeof ending, "%s", member_cluster(m)->scheduler);
@@ -333,7 +339,7 @@ static void await_return(struct bps_member *m, bps_status status, const char *te
 static bool await_another(struct bps_member *m, const char *text)
 {
     uint64_t now = bps_now(), limit = member_cluster(m)->rendezvous_timeout;
-    if (!m->joined || !m->returns) {
+    if (!m->joined || !m->returns || m->idle) {
         return false;
     }
     if (!m->away) {
@@ -581,6 +587,11 @@ void bps_member_free(struct bps_member *m)
 bool bps_member_is_away(const struct bps_member *member)
 {
     return member->away;
+}
+
+bool bps_member_is_idle(const struct bps_member *member)
+{
+    return member->idle;
 }
 
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message)

@@ -77,6 +77,8 @@ void bps_member_free(struct bps_member *member);
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message);
 /* The scheduler was lost, and another one has not taken its place yet. */
 bool bps_member_is_away(const struct bps_member *member);
+/* A server between two generations. If it loses the scheduler there, it is lost itself: it may join anew. */
+bool bps_member_is_idle(const struct bps_member *member);
 /* A worker of an elastic job is about to leave, and comes back: it has begun its last operation. */
 void bps_member_reform(struct bps_member *member);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */

@@ -844,6 +844,26 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
 
 /* ---- the end of a generation ---- */
 
+static void send_left(const struct bps_scheduler *s, struct bps_link *link, bool returns)
+{
+    struct bps_writer left;
+    bps_writer_init(&left);
+    bps_put_u8(&left, scheduler_cluster(s)->stay || returns);
+    bps_link_send_message(link, BPS_FRAME_LEFT, &left);
+    bps_writer_fini(&left);
+}
+
+/* Servers wait here for the next generation; if this scheduler is lost meanwhile, no job is left to come back to. */
+static void make_servers_idle(struct bps_scheduler *s)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->join.role == BPS_ROLE_SERVER) {
+            send_left(s, &seat->guest->link, false);
+        }
+    }
+}
+
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
@@ -860,20 +880,14 @@ static void on_all_left(struct bps_scheduler *s)
     if (!returns) {
         bps_roster_renew(&s->roster);
     }
+    if (!returns && !begins) {
+        make_servers_idle(s);
+    }
     if (!is_elastic(s)) {
         bps_roster_want_servers(&s->roster, (uint32_t)scheduler_cluster(s)->servers);
     }
     gather(s);
     assign_if_complete(s);
-}
-
-static void send_left(const struct bps_scheduler *s, struct bps_link *link, bool returns)
-{
-    struct bps_writer left;
-    bps_writer_init(&left);
-    bps_put_u8(&left, scheduler_cluster(s)->stay || returns);
-    bps_link_send_message(link, BPS_FRAME_LEFT, &left);
-    bps_writer_fini(&left);
 }
 
 /* Lets a worker go. */

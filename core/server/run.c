@@ -23,6 +23,7 @@ struct process {
     struct bps_server *server;
     uint32_t rank; /* among servers */
     bool comes_in; /* into a job that runs, and has no share of it yet */
+    bool again;    /* it ends as it has lost a scheduler without a job: another one may come */
     struct bps_member *member;
     struct bps_guard guard;
     bps_status verdict;
@@ -130,8 +131,10 @@ static void server_on_returned(void *owner)
 
 static void server_on_lost(void *owner, bps_status status, const char *text)
 {
-    BPS_REPORT(((struct process *)owner)->report, "%s", text);
-    server_finish(owner, status);
+    struct process *p = owner;
+    p->again = status == BPS_ERR_LOST && bps_member_is_idle(p->member);
+    BPS_REPORT(p->report, "%s", text);
+    server_finish(p, status);
 }
 
 static void server_on_ended(void *owner)
@@ -177,7 +180,8 @@ static void on_stop(void *arg, uint32_t ready)
     server_finish(arg, BPS_OK);
 }
 
-bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, struct bps_report *report)
+/* *again: until the scheduler was lost between two generations, of which the next one needs a server all the same. */
+static bps_status run_once(const struct bps_conf *conf, bool comes_in, int stop, bool *again, struct bps_report *report)
 {
     struct process p = {.conf = conf, .loop = bps_loop_new(), .comes_in = comes_in, .report = report};
     struct bps_instance *net = NULL;
@@ -216,5 +220,17 @@ bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, 
     bps_instance_close(net);
     bps_guard_end(&p.guard);
     bps_loop_free(p.loop);
+    *again = p.again;
+    return status;
+}
+
+bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, struct bps_report *report)
+{
+    bool again;
+    bps_status status = run_once(conf, comes_in, stop, &again, report);
+    while (again) {
+        bps_warn(LOG, "%s; this server waits for another scheduler there, and for its job", report->text);
+        status = run_once(conf, false, stop, &again, report);
+    }
     return status;
 }

@@ -29,7 +29,7 @@ enum bps_frame_type {
     BPS_FRAME_DECLARE,   /* to the scheduler: names and sizes */
     BPS_FRAME_DECLARED,  /* to a member: ids and placement */
     BPS_FRAME_WAITING,   /* to a member: who is missing */
-    BPS_FRAME_LEFT,      /* to a worker: you may go */
+    BPS_FRAME_LEFT,      /* to a worker: you may go; to a server: all workers have gone */
     BPS_FRAME_LOST,      /* to a member: the job has failed, and why */
     BPS_FRAME_END,       /* to a server: the job is over */
     BPS_FRAME_CHANGE,    /* to the scheduler: what I pushed in a round in which a tensor has another form */

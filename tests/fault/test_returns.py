@@ -21,6 +21,20 @@ class Stays(unittest.TestCase):
                     for rank in range(workers):
                         job.wait_for("at end", f"worker {rank}")
 
+    def test_next_job_of_another_scheduler(self):
+        """The one before it was lost between two jobs: the servers wait for nobody of the last one."""
+        steps = [*TWICE[:3], "gate:next", *TWICE[:3], "gate:end"]
+        with cluster.ByHand(steps, servers=2, extra={"scheduler": ["cluster.stay=true"]}) as job:
+            for rank in range(2):
+                job.wait_for("at next", f"worker {rank}")
+            job.kill_and_wait("scheduler")
+            job.start_scheduler("scheduler 2", address=job.address)
+            for rank in range(2):
+                job.wait_for("waits for another scheduler", f"server {rank}", "err")
+            job.open("next")
+            for rank in range(2):
+                job.wait_for("at end", f"worker {rank}")
+
 
 class CannotReturn(unittest.TestCase):
     """A worker that has left dies, which `byteps run` sees: nobody waits for it to come back."""
