@@ -33,7 +33,9 @@ def check_sets():
         assert ENDS.rank() == ME // 2
         checks.raised(ValueError, lambda: hvd.broadcast(torch.ones(1), 1, process_set=ENDS), "root_rank=1 is not in")
         checks.raised(
-            ValueError, lambda: hvd.allreduce(torch.ones(1), name="x", compression="onebit", process_set=ENDS), "has no codings"
+            ValueError,
+            lambda: hvd.allreduce(torch.ones(1), name="x", compression="onebit", process_set=ENDS),
+            "has no codings",
         )
     for use, text in (
         (lambda: hvd.add_process_set([2, 0]), "of the same ranks"),
