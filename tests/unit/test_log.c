@@ -116,10 +116,10 @@ START_TEST(texts_are_made_printable)
         {"\xf0\x9f\x98", "???"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[64];
-        snprintf(text, sizeof text, "%s", cases[i].text);
-        bps_make_printable(text);
-        ck_assert_str_eq(text, cases[i].clean);
+        char line[64];
+        snprintf(line, sizeof line, "%s", cases[i].text);
+        bps_make_printable(line);
+        ck_assert_str_eq(line, cases[i].clean);
     }
 }
 END_TEST
