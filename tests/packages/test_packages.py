@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tarball has every file of the repository, each file that `make install` leaves belongs to one package of Debian,
-installed documents find each other, systemd has nothing to say about the units and does not start a wrong configuration
-again, and an installed copy does not tell where it was made.
+"""The tarball has every file of the repository, each file that `make install` leaves belongs to one package of Debian
+and of rpm, man pages and changelog name the version, installed documents find each other, systemd has nothing to say
+about the units and does not start a wrong configuration again, and an installed copy does not tell where it was made.
 """
 
 import itertools
@@ -36,18 +36,31 @@ def variable(name):
     return re.sub(r"\$[({](\w+)[)}]", lambda match: variable(match.group(1)), value)
 
 
-def lists():
-    """{package: what matches its files}, of the lists of dh_install"""
+def of_debian():
+    """{package: [name]}, of the lists of dh_install"""
+    files = (SOURCE / "packaging" / "debian").glob("*.install")
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in files}
+    return {package: [row.split()[0] for row in text.split("\n") if row] for package, text in texts.items()}
+
+
+def of_rpm():
+    """The same of the specification for rpm, with the names that Debian's settings give the files."""
+    text = (SOURCE / "packaging" / "rpm" / "byteps.spec.in").read_text(encoding="utf-8")
+    places = {"_sysconfdir": "etc", "_bindir": "usr/bin", "_libdir": "usr/lib/*", "_unitdir": "usr/lib/systemd/system",
+              "_includedir": "usr/include", "_datadir": "usr/share", "_docdir": "usr/share/doc",
+              "_mandir": "usr/share/man", "python3_sitelib": "usr/lib/python3/dist-packages"}
     found = {}
-    for path in (SOURCE / "packaging" / "debian").glob("*.install"):
-        rows = path.read_text(encoding="utf-8").split("\n")
-        words = [re.escape(row.split()[0].rstrip("/")).replace(r"\*", "[^/]*") for row in rows if row]
-        found[path.stem] = re.compile(f"(?:{'|'.join(words)})(?:/|$)")
+    for head, rows in re.findall(r"^%files ?(.*)\n((?:[^\n]+\n)+)", text, re.M):
+        names = [row for row in rows.splitlines() if row.startswith("%{") and "_sysusersdir" not in row]
+        found[head] = [re.sub(r"%\{(\w+)\}", lambda macro: places[macro[1]], name) for name in names]
     return found
 
 
-def owners(file):
-    return sorted(package for package, files in lists().items() if files.match(file))
+def owners(file, lists=of_debian):
+    """The packages that have the file."""
+    patterns = {package: "|".join(re.escape(name.rstrip("/")).replace(r"\*", "[^/]*") for name in names)
+                for package, names in lists().items()}
+    return sorted(package for package, names in patterns.items() if re.match(f"(?:{names})(?:/|$)", file))
 
 
 class Tarball(unittest.TestCase):
@@ -88,8 +101,11 @@ class Installed(unittest.TestCase):
     def test_one_package_has_it(self):
         files = list(self.in_debian())
         self.assertIn("usr/bin/byteps", files)
-        wrong = {name: owners(name) for name in files if len(owners(name)) != 1}
-        self.assertEqual(wrong, {}, "a file belongs into one list of packaging/debian/*.install")
+        for lists, where in ((of_debian, "debian/*.install"), (of_rpm, "rpm/byteps.spec.in")):
+            wrong = {name: owners(name, lists) for name in files if len(owners(name, lists)) != 1}
+            if lists is of_rpm:
+                wrong = {name: packages for name, packages in wrong.items() if not name.endswith("/reducer_cuda.so")}
+            self.assertEqual(wrong, {}, f"a file belongs into one list of packaging/{where}")
 
     def test_links_of_documents(self):
         documents = self.root / variable("docdir").lstrip("/")
@@ -105,6 +121,24 @@ class Lists(unittest.TestCase):
         self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_new.so"), [])
         self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_verbs.so"), ["byteps-plugin-verbs"])
         self.assertEqual(owners("usr/bin/new"), ["byteps"])
+        self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_new.so", of_rpm), [])
+        self.assertEqual(owners("usr/lib/x86_64-linux-gnu/byteps/transport_verbs.so", of_rpm), ["plugin-verbs"])
+        self.assertEqual(owners("usr/lib/python3/dist-packages/byteps/torch.py", of_rpm), ["-n python3-byteps"])
+
+
+class Version(unittest.TestCase):
+    """What a release changes by hand: configure.ac has the version, and these must follow."""
+
+    def test_man_pages(self):
+        pages = [path for path in (SOURCE / "man").glob("*.[1-9]") if path.name != "bpslaunch.1"]
+        self.assertGreater(len(pages), 2)
+        for path in pages:
+            title = re.search(r"^\.TH .*$", path.read_text(encoding="utf-8"), re.M)[0]
+            self.assertIn(f'"BytePS {variable("VERSION")}"', title, path.name)
+
+    def test_changes(self):
+        text = (SOURCE / "CHANGELOG.md").read_text(encoding="utf-8")
+        self.assertEqual(re.search(r"^## (\S+)", text, re.M)[1], variable("VERSION"))
 
 
 class Units(unittest.TestCase):
