@@ -115,7 +115,7 @@ static bool demands(const struct demand *demand, const char *name)
 static const char *without_local(const struct bps_conf *conf, bool group)
 {
     if (!group) {
-        return "workers would reach the servers of their own host as all others";
+        return "workers would reach the servers of their own host through the network";
     }
     return conf->worker.hierarchy == BPS_HIERARCHY_ON ? NULL
                                                       : "workers of one host would not sum among themselves first";

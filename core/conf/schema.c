@@ -52,7 +52,7 @@ static const struct bps_option cluster_table[] = {
     {"rendezvous_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, rendezvous_timeout), "2 min", "1 s..24 h",
      "How long a process waits until all members of the job are there."},
     {"peer_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, peer_timeout), "20 s", "1 s..1 h",
-     "A member that gives no sign of life for this long is lost, as is one of which a thread is stuck so long."},
+     "A member that sends no heartbeat for this long is lost, as is one with a thread that is stuck for as long."},
     {"stall_warning", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_warning), "60 s", "0 s..168 h",
      "A tensor that waits this long, or a call into a plugin that lasts so long, is reported; 0: never."},
     {"stall_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_timeout), "30 min", "0 s..168 h",

@@ -100,7 +100,7 @@ bool bps_local_announce(struct bps_local_peer *peer, struct bps_process_group *g
     bps_status status = members.failed ? BPS_ERR_NOMEM : tell_member(peer, group, 0, &members);
     bps_writer_fini(&members);
     if (status != BPS_OK) {
-        bps_worker_fail(local->worker, status, "could not tell of a process group");
+        bps_worker_fail(local->worker, status, "could not announce a process group");
         return false;
     }
     group->places |= bit;

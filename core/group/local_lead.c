@@ -260,7 +260,7 @@ static bps_status lead_lose(struct bps_local_peer *peer, const char *callback, b
     char who[128], why[200];
     if (status != BPS_OK && !peer->local->dropped) {
         bps_member_text(&worker->view->book.member[peer->rank], who, sizeof who);
-        snprintf(why, sizeof why, "%s was lost: its memory is out of reach", who);
+        snprintf(why, sizeof why, "%s was lost: its memory is no longer accessible", who);
         peer->local->dropped = true;
         bps_worker_suspect(peer->local->worker, BPS_ERR_LOST, why);
     }

@@ -53,7 +53,7 @@ static bps_status local_link_judge(struct bps_local *local, struct bps_guest *gu
     }
     if (visitor->rank <= worker->job.rank || peer->link != NULL ||
         !bps_local_meets(local, (uint32_t)(peer - local->peer))) {
-        BPS_REPORT(report, "worker %u has no business with worker %u", visitor->rank, worker->job.rank);
+        BPS_REPORT(report, "worker %u must not connect to worker %u", visitor->rank, worker->job.rank);
         return BPS_ERR_REFUSED;
     }
     return BPS_OK;
@@ -155,8 +155,8 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
         bps_member_text(&worker->view->book.member[peer->rank], who, sizeof who);
         snprintf(why, sizeof why,
                  peer->reached ? "%s was lost: %s"
-                               : "%s is on this host, but shares no memory with this worker: %s; a job with "
-                                 "worker.hierarchy = \"off\" does without",
+                               : "%s is on this host, but cannot share memory with this worker: %s; set "
+                                 "worker.hierarchy = \"off\" to run without shared memory",
                  who, text);
     }
     worker->life->link_closed(worker, status, over ? NULL : why);

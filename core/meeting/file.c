@@ -43,14 +43,13 @@ static bps_status path_of(const char *key, const char *suffix, char path[PATH_MA
 {
     int length = snprintf(path, PATH_MAX, "%s.%s%s", getenv(VARIABLE), key, suffix);
     return length < PATH_MAX ? BPS_OK
-                             : bps_fail(report, BPS_ERR_CONF, VARIABLE ": a path of %d letters is too long", length);
+                             : bps_fail(report, BPS_ERR_CONF, VARIABLE ": a path of %d characters is too long", length);
 }
 
 static bps_status cannot(const char *what, const char *path, struct bps_report *report)
 {
     return bps_fail(report, BPS_ERR_CONF,
-                    VARIABLE ": cannot %s %s: %s; expected a file in a folder that all processes of the job see and "
-                             "may write to",
+                    VARIABLE ": cannot %s %s: %s; expected a file in a folder that all processes can read and write",
                     what, path, strerror(errno));
 }
 
@@ -113,8 +112,8 @@ static bps_status put_before(uint64_t until, const char *draft, const char *path
     return status != BPS_ERR_BUSY
                ? status
                : bps_fail(report, BPS_ERR_CONF,
-                          VARIABLE ": worker 0 of another job holds %s; give each job a file of its own, or end the "
-                                   "other job first",
+                          VARIABLE
+                          ": worker 0 of another job uses %s; give each job its own file, or end the other job first",
                           path);
 }
 
@@ -177,8 +176,8 @@ static bps_status read_note(int fd, const char *path, char note[BPS_NOTE_LIMIT],
     }
     if (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || (is.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return bps_fail(report, BPS_ERR_CONF,
-                        VARIABLE ": %s has not been left by worker 0: expected a file of user %u that nobody else may "
-                                 "read or write (mode 0600); choose a folder of your own",
+                        VARIABLE ": %s was not written by worker 0: expected a file of user %u that no other user can "
+                                 "read or write (mode 0600); choose a private folder",
                         path, (unsigned)geteuid());
     }
     ssize_t length = read(fd, note, BPS_NOTE_LIMIT - 1);
@@ -203,7 +202,7 @@ static bps_status meeting_file_find(const char *key, char note[BPS_NOTE_LIMIT], 
             return cannot("read", path, report);
         }
         if (bps_now() >= until) {
-            return bps_fail(report, BPS_ERR_TIMEOUT, VARIABLE ": %s is not there yet", path);
+            return bps_fail(report, BPS_ERR_TIMEOUT, VARIABLE ": %s does not exist yet", path);
         }
         nanosleep(&pause_between, NULL);
         look_into_folder(path);

@@ -38,7 +38,7 @@ static void consider(void *arg, const struct bps_plugin_row *row)
     }
     snprintf(search->name, sizeof search->name, "%s", row->name);
     if (row->away) {
-        bps_debug(LOG, "%s is not here: no variable of its notes is set", row->name);
+        bps_debug(LOG, "launcher %s does not apply: none of its environment variables is set", row->name);
         return;
     }
     if (bps_plugin_open(BPS_KIND_LAUNCHER, row->name, NULL, &loaded, &why) != BPS_OK) {
@@ -47,7 +47,7 @@ static void consider(void *arg, const struct bps_plugin_row *row)
     }
     const struct bps_launcher_ops *ops = loaded->ops, *best = search->found != NULL ? search->found->ops : NULL;
     bool here = ops->recognise();
-    bps_debug(LOG, "%s is %s (order %u)", row->name, here ? "here" : "not here, it says", ops->order);
+    bps_debug(LOG, "launcher %s %s (order %u)", row->name, here ? "applies" : "does not apply", ops->order);
     if (here && (best == NULL || ops->order < best->order)) {
         search->found = loaded;
     }

@@ -42,8 +42,8 @@ bps_status bps_meeting_know(const struct bps_meeting_place *place, struct bps_co
     snprintf(address, sizeof address, bare ? "[%.255s]:%u" : "%.255s:%u", host, port);
     if (!conf->has_secret && !bps_route_is_loopback(address)) {
         return bps_fail(report, BPS_ERR_CONF,
-                        "the scheduler is to be at %s (by %s), where other hosts can reach it, and this job has no "
-                        "secret by which it knows its members; give all processes the same " BPS_SECRET_VARIABLE
+                        "the scheduler would listen at %s (by %s), where other hosts can reach it, but this job has no "
+                        "secret to authenticate its members; give all processes the same " BPS_SECRET_VARIABLE
                         ", such as openssl rand -hex 32 prints (in Kubernetes by secretKeyRef), or a file of it by "
                         "cluster.secret_file; on one host MASTER_ADDR=localhost needs none",
                         address, place->name);
@@ -105,12 +105,13 @@ static bps_status take_note(struct bps_conf *conf, const char *place, const char
     bool read = sscanf(note, "2,%128[^,],%64[^,],%32[^,]%c", address, secret, job, &more) == 3;
     bool handed = read && strcmp(secret, GIVEN) != 0;
     if (!read || strchr(address, ':') == NULL || (handed && !given.secret && !read_secret(secret, conf->secret))) {
-        BPS_REPORT(report, "what worker 0 has left in %s is no note of this version of BytePS", place);
+        BPS_REPORT(report,
+                   "the note of worker 0 in %s is not of this version of BytePS; install the same version on all hosts",
+                   place);
         return BPS_ERR_PROTOCOL;
     }
     if (handed == given.secret) {
-        BPS_REPORT(report,
-                   "%s has been given a secret of the job and %s has not; give all of them the same %s, or none",
+        BPS_REPORT(report, "%s has a secret of the job and %s has none; give all of them the same %s, or none",
                    handed ? "this process" : "worker 0", handed ? "worker 0" : "this process", BPS_SECRET_VARIABLE);
         return BPS_ERR_CONF;
     }

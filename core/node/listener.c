@@ -52,7 +52,7 @@ bps_status bps_listener_open_local(struct bps_listener *listener, const struct b
         return status;
     }
     if (status != BPS_OK) {
-        bps_warn(LOG, "workers of this host reach this server as all others do: %s", reason.text);
+        bps_warn(LOG, "workers of this host reach this server through the network: %s", reason.text);
     }
     return BPS_OK;
 }

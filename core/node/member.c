@@ -136,7 +136,7 @@ static void be_refused(struct bps_member *m, const char *text)
 {
     char why[1200];
     const struct bps_conf_node *node = bps_conf_find(m->conf, "cluster.scheduler");
-    snprintf(why, sizeof why, "refused by the scheduler at %s, where %s has it: %s", member_cluster(m)->scheduler,
+    snprintf(why, sizeof why, "refused by the scheduler at %s (address from %s): %s", member_cluster(m)->scheduler,
              node != NULL ? node->origin : "?", text);
     member_lose(m, BPS_ERR_REFUSED, why);
 }
@@ -274,7 +274,7 @@ static void come_back(struct bps_member *m)
         m->events->known(m->owner, &m->link);
     }
     bps_writer_fini(&w);
-    snprintf(m->waiting, sizeof m->waiting, "one is there, and waits for the other members of the job");
+    snprintf(m->waiting, sizeof m->waiting, "a scheduler is there and waits for the other members of the job");
 }
 
 static void member_welcome(void *owner, struct bps_link *link)
@@ -292,7 +292,7 @@ static void member_welcome(void *owner, struct bps_link *link)
     bps_writer_fini(&join);
     snprintf(m->waiting, sizeof m->waiting, "waiting for %s job '%s'%s", comes_in(m) ? "" : "the other members of",
              m->join.job, comes_in(m) ? " to let this server in" : "");
-    bps_debug(LOG, "asks the scheduler at %s for its place", link->peer);
+    bps_debug(LOG, "asks the scheduler at %s to join", link->peer);
 }
 
 /* There may be a newer note of where the scheduler is, and of the job. */
@@ -416,8 +416,8 @@ static void check_silence(struct bps_member *m, uint64_t now)
     if (silent && !m->silent) {
         m->silent = true;
         snprintf(m->waiting, sizeof m->waiting,
-                 "waiting for the scheduler at %s: what listens there lets us connect and says nothing; is it another "
-                 "program?",
+                 "waiting for the scheduler at %s: the process that listens there accepts connections but does not "
+                 "answer; is it another program?",
                  member_cluster(m)->scheduler);
         bps_warn(LOG, "%s", m->waiting);
     }
@@ -469,12 +469,12 @@ static bool is_overdue(struct bps_member *m, uint64_t now, char *why, size_t n)
     }
     if (m->away) {
         snprintf(why, n,
-                 "the scheduler at %s was lost: %s; none has taken its place within %.0f s "
+                 "the scheduler at %s was lost: %s; no other one has replaced it within %.0f s "
                  "(cluster.rendezvous_timeout): %s",
                  member_cluster(m)->scheduler, m->lost, seconds, m->waiting);
     } else {
         snprintf(why, n, "%s within %.0f s%s: %s",
-                 comes_in(m) ? "this server did not come into the job" : "the job did not gather", seconds,
+                 comes_in(m) ? "this server did not join the job" : "the job did not start", seconds,
                  comes_in(m) ? " (cluster.rendezvous_timeout)" : "", m->waiting);
     }
     return true;
@@ -509,7 +509,7 @@ static void member_on_tick(void *arg)
         m->reminded = now;
         bps_warn(LOG, "%s (%.0f s)", m->waiting, now > m->since ? (double)(now - m->since) / 1e9 : 0.0);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
-        snprintf(why, sizeof why, "no sign of life for %.0f s (cluster.peer_timeout)", (double)timeout / 1e9);
+        snprintf(why, sizeof why, "no heartbeat for %.0f s (cluster.peer_timeout)", (double)timeout / 1e9);
         bps_link_drop(&m->link);
         member_on_closed(m, &m->link, BPS_ERR_LOST, why);
     }

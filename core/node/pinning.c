@@ -226,7 +226,7 @@ void bps_pinning_apply(const struct bps_pinning *pinning, const struct bps_pin *
         return;
     }
     if (bps_affinity_apply(&pinning->topology, pin, &why) != BPS_OK) {
-        bps_warn(LOG, "%s: %s; it runs where the kernel likes", who, why.text);
+        bps_warn(LOG, "%s: %s; the kernel chooses its cores", who, why.text);
         return;
     }
     bps_pin_text(pin, text, sizeof text);

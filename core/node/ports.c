@@ -20,10 +20,11 @@ static bps_status none_is_free(const struct bps_conf *conf, struct bps_report *r
 {
     char host[65] = "";
     (void)gethostname(host, sizeof host - 1);
-    BPS_REPORT(report,
-               "%s: cluster.ports = \"%s\": other processes have all of these ports on host %s; give more of them, one "
-               "for each shard of a server or worker on this host and one for the scheduler, or end what listens there",
-               bps_conf_find(conf, "cluster.ports")->origin, conf->cluster.ports, host);
+    BPS_REPORT(
+        report,
+        "%s: cluster.ports = \"%s\": all of these ports are in use on host %s; configure more of them, one for each "
+        "shard of a server or worker on this host and one for the scheduler, or end the processes that listen there",
+        bps_conf_find(conf, "cluster.ports")->origin, conf->cluster.ports, host);
     return BPS_ERR_CONF;
 }
 

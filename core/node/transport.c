@@ -33,9 +33,9 @@ bps_status bps_transport_check_secret(const struct bps_conf *conf, struct bps_re
         return BPS_OK;
     }
     return bps_fail(report, BPS_ERR_CONF,
-                    "cluster.encrypt = true: there is no secret to make keys of; give all processes of the job the "
+                    "cluster.encrypt = true: there is no secret to derive keys from; give all processes of the job the "
                     "same " BPS_SECRET_VARIABLE ", such as openssl rand -hex 32 prints, or a file of it by "
-                    "cluster.secret_file; byteps run makes one by itself");
+                    "cluster.secret_file; byteps run generates one");
 }
 
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
@@ -61,9 +61,9 @@ bps_status bps_transport_check_host(const struct bps_conf *conf, const char *add
         return BPS_OK;
     }
     BPS_REPORT(report,
-               "other hosts can reach %s, and this job has no secret by which it knows its members; give all of "
+               "other hosts can reach %s, but this job has no secret to authenticate its members; give all of "
                "them the same " BPS_SECRET_VARIABLE ", such as openssl rand -hex 32 prints, or a file of it by "
-               "cluster.secret_file; byteps run makes one by itself",
+               "cluster.secret_file; byteps run generates one",
                address);
     return BPS_ERR_CONF;
 }

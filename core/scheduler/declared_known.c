@@ -245,7 +245,7 @@ static bps_status settle_one(struct bps_declared *declared, struct bps_declared_
     }
     t->round = told > t->round ? told : t->round;
     if (t->begun.least < t->begun.most) {
-        t->overdue = strdup("the scheduler was lost while workers told it what they had pushed");
+        t->overdue = strdup("the scheduler was lost while workers reported what they had pushed");
         t->overdue_round = t->begun.most - 1;
     }
     bps_placement_restore(&declared->placement, &t->before, false);

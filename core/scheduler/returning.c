@@ -234,9 +234,9 @@ void bps_returning_text(const struct bps_returning *returning, char *text, size_
 {
     const struct bps_returner *returner = newest_returner(returning);
     if (returner == NULL || returner->book.members == 0) {
-        snprintf(text, n, "the members of a job that runs, which come back");
+        snprintf(text, n, "the members of a running job, which reconnect");
     } else {
-        snprintf(text, n, "the members of the job that runs: %u of %u have come back", count_back(returning, returner),
+        snprintf(text, n, "the members of the running job: %u of %u have reconnected", count_back(returning, returner),
                  returner->book.members);
     }
 }

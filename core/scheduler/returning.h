@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * returning.h - the members of a job that runs, which come back to a scheduler that has taken no part in it so far.
+ * returning.h - the members of a running job, which reconnect to a scheduler that has taken no part in it so far.
  *
  * They say of which job they are, and workers what they know of its tensors. When all are back, or when most are and
  * the others are not to be waited for any more, it is taken over. Until then the scheduler may as well gather a new

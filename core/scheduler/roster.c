@@ -108,7 +108,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
         bps_seat_text(other, text, sizeof text);
         return bps_fail(
             report, BPS_ERR_REFUSED,
-            "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank, and whether another job "
+            "rank %d is taken by %s; host %s, pid %u requests it, too; check cluster.rank, and whether another job "
             "uses the same address or BYTEPS_MEETING_FILE",
             join->rank, text, join->host, join->pid);
     }

@@ -75,7 +75,7 @@ bps_status bps_roster_assign(struct bps_roster *roster);
 bool bps_roster_serving(const struct bps_roster *roster);
 /* The seats as a book. BPS_ERR_INVALID: too many shards. */
 bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out);
-/* Takes the seat of a member that has come into the job while that runs, and says who it is. */
+/* Takes the seat of a member that has joined the job while that runs, and says who it is. */
 void bps_roster_take(struct bps_roster *roster, struct bps_seat *seat, struct bps_book_member *out);
 /* Reads an ENDPOINTS message; the caller frees the array. BPS_ERR_PROTOCOL, _NOMEM. */
 bps_status bps_endpoints_read(struct bps_reader *payload, struct bps_endpoint **out, uint32_t *n);

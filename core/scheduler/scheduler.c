@@ -156,7 +156,7 @@ static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const 
         send_lost(&returner->guest->link, BPS_ERR_LOST, s->why);
         bps_link_finish(&returner->guest->link);
     }
-    bps_joining_end(&s->joining, "the job has ended before this server came into it");
+    bps_joining_end(&s->joining, "the job has ended before this server joined it");
     bps_loop_defer(s->loop, finish_if_alone, s);
 }
 
@@ -201,7 +201,7 @@ void bps_scheduler_absent(struct bps_scheduler *s, const char *why)
     if (s->absent[0] != '\0') {
         return;
     }
-    snprintf(s->absent, sizeof s->absent, "the job cannot gather: %s", why);
+    snprintf(s->absent, sizeof s->absent, "the job cannot start: %s", why);
     bps_info(LOG, "%s", s->absent);
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (seat->join.role == BPS_ROLE_WORKER && (s->phase == GATHERING || seat->early)) {
@@ -477,9 +477,7 @@ static bps_status take_joiner(struct bps_scheduler *s, struct bps_guest *guest, 
     }
     if (!scheduler_cluster(s)->failover) {
         return bps_fail(report, BPS_ERR_REFUSED,
-                        "job '%s' has cluster.failover = false, so that its servers stay as they are: none can come in "
-                        "while it runs",
-                        join->job);
+                        "job '%s' has cluster.failover = false, so that no server can join while it runs", join->job);
     }
     bps_status status = check_alike(s, join, report);
     return status == BPS_OK ? bps_joining_add(&s->joining, guest, join) : status;
@@ -729,8 +727,8 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
         scheduler_fail_job(s, status, "the scheduler could not move tensors to other servers");
         return BPS_OK;
     }
-    bps_info(LOG,
-             retires || shares ? "tensors move:" : "links deliver other rates than were known, so that tensors move:");
+    bps_info(LOG, retires || shares ? "tensors move:"
+                                    : "measured link rates differ from the expected ones, so that tensors move:");
     log_shares(&s->book);
     return BPS_OK;
 }
@@ -747,7 +745,7 @@ static void share_anew(struct bps_scheduler *s)
 
 static void lose_joiner(struct bps_scheduler *s, struct bps_joiner *joiner, const char *why)
 {
-    bps_warn(LOG, "a server (host %s, pid %u) does not come in: %s", joiner->join.host, joiner->join.pid, why);
+    bps_warn(LOG, "a server (host %s, pid %u) cannot join: %s", joiner->join.host, joiner->join.pid, why);
     bps_link_send_text(&joiner->guest->link, BPS_FRAME_REFUSE, why);
     bps_link_finish(&joiner->guest->link);
     joiner->guest->user = NULL;
@@ -776,7 +774,7 @@ static void let_in(struct bps_scheduler *s, struct bps_joiner *joiner)
     }
     const struct bps_book_member *member = &s->book.member[s->book.members - 1];
     bps_member_text(member, who, sizeof who);
-    bps_warn(LOG, "%s has come into the job, in view %u", who, s->book.view);
+    bps_warn(LOG, "%s has joined the job in view %u", who, s->book.view);
     snprintf(pid, sizeof pid, "%u", member->pid);
     tell_news(s, "member", pid);
     send_book(s);
@@ -949,7 +947,7 @@ static bool gather_without(struct bps_scheduler *s, uint32_t role, const char *t
     } else {
         bps_roster_expect_less(&s->roster, role);
     }
-    bps_warn(LOG, "%s; the others gather without it", text);
+    bps_warn(LOG, "%s; the others start without it", text);
     return true;
 }
 
@@ -958,7 +956,7 @@ static bool lose_server(struct bps_scheduler *s, uint32_t rank, const char *text
     if (!scheduler_cluster(s)->failover || !next_view(s, s->roster.workers + rank)) {
         return false;
     }
-    bps_warn(LOG, "%s; the others sum what it has summed, from view %u on", text, s->book.view);
+    bps_warn(LOG, "%s; the others take over its tensors from view %u on", text, s->book.view);
     log_shares(&s->book);
     return true;
 }
@@ -1106,7 +1104,7 @@ static void lose_absent(struct bps_scheduler *s)
             s->leaver = s->leaver == NOBODY ? i : s->leaver;
         } else if (bps_book_needs(&s->book, i) && bps_roster_seat(&s->roster, i) == NULL) {
             bps_member_text(&s->book.member[i], who, sizeof who);
-            snprintf(why, sizeof why, "%s was lost: it has not come back after the scheduler was lost", who);
+            snprintf(why, sizeof why, "%s was lost: it did not reconnect after the scheduler was lost", who);
             lose_member(s, s->book.member[i].role, s->book.member[i].rank, who, why);
         }
     }
@@ -1155,9 +1153,10 @@ static void refuse_strangers(struct bps_scheduler *s)
 {
     char text[200];
     bps_returning_let_go(&s->returning);
-    snprintf(text, sizeof text,
-             "a scheduler has taken over epoch %u of job '%s', and most of its members; this is none of them",
-             s->book.epoch, scheduler_cluster(s)->job);
+    snprintf(
+        text, sizeof text,
+        "a scheduler has taken over epoch %u of job '%s', and most of its members; this process is not one of them",
+        s->book.epoch, scheduler_cluster(s)->job);
     bps_returning_refuse(&s->returning, text);
 }
 
@@ -1168,7 +1167,7 @@ static void reform_those_who_left(struct bps_scheduler *s)
     if (s->roster.elastic.returning > 0) {
         on_all_left(s);
     } else {
-        scheduler_fail_job(s, BPS_ERR_LOST, "no worker has come back after the scheduler was lost");
+        scheduler_fail_job(s, BPS_ERR_LOST, "no worker has reconnected after the scheduler was lost");
     }
 }
 
@@ -1382,7 +1381,7 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     if (s->phase == ENDING) {
         bps_loop_defer(s->loop, finish_if_alone, s);
     } else if (idle) {
-        bps_info(LOG, "%s; still waiting for the job to gather", why);
+        bps_info(LOG, "%s; still waiting for the job to start", why);
     } else if (!orderly) {
         lose_member(s, role, rank, who, why);
         assign_if_complete(s);
@@ -1419,7 +1418,7 @@ static void remind(struct bps_scheduler *s, uint64_t now)
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
         scheduler_name_missing(s, missing, sizeof missing);
         if (now - s->since >= limit) {
-            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
+            snprintf(text, sizeof text, "the job did not start within %.0f s: missing %s", (double)limit / 1e9,
                      missing);
             scheduler_fail_job(s, BPS_ERR_TIMEOUT, text);
             return;
@@ -1442,9 +1441,9 @@ static void settle_gathering(struct bps_scheduler *s, uint64_t now)
     const struct bps_conf_cluster *c = scheduler_cluster(s);
     uint64_t patience = s->roster.elastic.reforms ? c->peer_timeout : c->rendezvous_timeout;
     if (now - s->since >= patience && is_orphaned(s)) {
-        scheduler_fail_job(s, BPS_ERR_LOST, "no worker is left but newcomers");
+        scheduler_fail_job(s, BPS_ERR_LOST, "only workers that have just joined are left");
     } else if (now - s->since >= patience && bps_roster_settle(&s->roster)) {
-        bps_warn(LOG, "goes on with %u workers: no others have come", s->roster.workers);
+        bps_warn(LOG, "goes on with %u workers: no others have joined", s->roster.workers);
     }
     assign_if_complete(s);
 }
@@ -1516,13 +1515,13 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
     }
     struct bps_joiner *joiner = bps_joining_silent(&s->joining, now, scheduler_cluster(s)->peer_timeout);
     if (joiner != NULL) {
-        lose_joiner(s, joiner, "it gave no sign of life (cluster.peer_timeout)");
+        lose_joiner(s, joiner, "it sent no heartbeat (cluster.peer_timeout)");
     }
     seat = silent_seat(s, now);
     if (seat != NULL) {
         char who[128], why[BPS_TEXT_LIMIT + 1];
         bps_seat_text(seat, who, sizeof who);
-        snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
+        snprintf(why, sizeof why, "%s was lost: no heartbeat for %.0f s (cluster.peer_timeout)", who,
                  (double)scheduler_cluster(s)->peer_timeout / 1e9);
         if (seat->early) {
             send_away(s, seat, why);
@@ -1628,7 +1627,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
         return status;
     }
     if (!conf->has_secret) {
-        bps_warn(LOG, "this job has no secret: all processes of this host are let in");
+        bps_warn(LOG, "this job has no secret: any process of this host can join");
     }
     gather(s);
     *out = s;

@@ -123,10 +123,10 @@ static bps_status announced(struct bps_served_groups *groups, struct bps_sum *al
         bool same = group->members == n && memcmp(group->member, member, n * sizeof *member) == 0;
         free(member);
         *out = group;
-        return same ? BPS_OK : refuse_group(rank, id, "has other members than another of its workers says");
+        return same ? BPS_OK : refuse_group(rank, id, "has other members than another worker of it has announced");
     }
     if (HASH_COUNT(groups->by_id) >= GROUPS_LIMIT) {
-        bps_error("shard", "there are %u process groups here, and no more can be; free those that are not needed",
+        bps_error("shard", "there are %u process groups here, which is the maximum; free those that are not needed",
                   GROUPS_LIMIT);
         free(member);
         return BPS_ERR_PROTOCOL;

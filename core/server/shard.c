@@ -263,7 +263,7 @@ static bool comes_late(const struct bps_shard *shard, const struct lane *lane, c
     bool keeps = (header->flags & BPS_FLAG_KEEPS) != 0; /* its view is another one */
     bool late = shard->gone_since != 0 && header->view >= shard->gone_since && !keeps;
     if (late) {
-        bps_error(LOG, "worker %u sent a round of view %u, but this shard sums nothing since view %u", lane->rank,
+        bps_error(LOG, "worker %u sent a round of view %u, but this shard has no tensors since view %u", lane->rank,
                   header->view, shard->gone_since);
     }
     return late;

@@ -15,7 +15,7 @@
 #include "shards/shards.h"
 
 #define LOG  "worker"
-#define BARE "summed alone just before, so that not all that workers may still need is kept elsewhere"
+#define BARE "summed alone just before, so that some results that workers may need are kept nowhere else"
 
 void bps_remotes_find_heirs(struct bps_worker *worker)
 {
@@ -84,7 +84,7 @@ void bps_remote_break(struct bps_remote *remote, const char *why)
     if (remote->broken || worker->phase >= BPS_WORKER_LEAVING || worker->failure != BPS_OK) {
         return;
     }
-    bps_warn(LOG, "%s; waiting for the scheduler to name those who sum in its place", why);
+    bps_warn(LOG, "%s; waiting for the scheduler to assign its tensors to others", why);
     bps_push_rest(remote);
     drop_lanes(remote);
     suspect(remote, why);
@@ -254,7 +254,7 @@ static bool let_all_go(struct bps_worker *worker)
             any = true;
             if (!has_told(worker, worker->view->book.shard[i].member)) {
                 bps_member_text(&worker->view->book.member[worker->view->book.shard[i].member], who, sizeof who);
-                bps_warn(LOG, "%s was lost, says the scheduler; the others sum in its place", who);
+                bps_warn(LOG, "%s was lost, as the scheduler reports; the others take over its tensors", who);
             }
             let_go(remote);
         }

@@ -124,9 +124,8 @@ static void tell_attempt(const struct bps_remote_lane *lane, const char *why)
     char who[100];
     server_text(lane->remote, who, sizeof who);
     BPS_LOG(lane->dialler.attempts == TELL_ATTEMPT ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
-            "%s at %s does not let this worker in: %s; it is dialled again for %.0f s (cluster.%s)", who,
-            lane->link.peer, why, (double)lane->remote->patience / 1e9,
-            lane->remote->came ? "peer_timeout" : "rendezvous_timeout");
+            "%s at %s refuses this worker: %s; retrying for %.0f s (cluster.%s)", who, lane->link.peer, why,
+            (double)lane->remote->patience / 1e9, lane->remote->came ? "peer_timeout" : "rendezvous_timeout");
 }
 
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);

@@ -200,7 +200,7 @@ static const char *why_unkept(const struct bps_task *task)
         return "summed tensors directly in the memory of devices, of which no result is kept";
     }
     if (task->tensor->worker->conf->server.backups > 0 && !task->tensor->named.form.keeps) {
-        return "ended rounds of which late workers have not heard (server.quorum)";
+        return "ended rounds whose results have not reached late workers (server.quorum)";
     }
     if (task->tensor->operation.group != NULL) {
         return "summed tensors of process groups, of which no result is kept";
@@ -231,7 +231,7 @@ static void note_unkept(const struct bps_task *task)
     const struct bps_push *push = bps_push_of(task);
     const char *why = why_unkept(task);
     if (why != NULL || !push->bare) {
-        push->remote->unkept = why != NULL ? why : "had a result of which there was no memory to keep a copy";
+        push->remote->unkept = why != NULL ? why : "had a result that could not be copied, for lack of memory";
     }
 }
 

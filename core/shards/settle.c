@@ -96,5 +96,5 @@ void bps_remotes_settle(struct bps_worker *worker)
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         worker->shards->remote[i]->bare = false;
     }
-    bps_info(LOG, "all that workers may need of a server is kept elsewhere: any of them may be lost");
+    bps_info(LOG, "all results of each server are kept elsewhere, too: the job survives the loss of any of them");
 }

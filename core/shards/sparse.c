@@ -107,7 +107,7 @@ static bps_status sparse_settle(struct bps_task *task, uint32_t index, struct bp
         own->result = NULL;
     }
     return status == BPS_ERR_PROTOCOL
-               ? bps_fail(report, status, "a server has sent what are no rows of tensor %s", task->tensor->named.name)
+               ? bps_fail(report, status, "a server sent data that is not rows of tensor %s", task->tensor->named.name)
                : status;
 }
 

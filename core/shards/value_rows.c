@@ -107,7 +107,7 @@ static bps_status rows_settle(struct bps_task *task, uint32_t index, struct bps_
     uint32_t count;
     memcpy(&count, slice->sent, sizeof count);
     if (memcmp(slice->landing, slice->sent, bps_row_parts_before(count)) != 0) {
-        return bps_fail(report, BPS_ERR_PROTOCOL, "a server has sent other rows of tensor %s than it was asked for",
+        return bps_fail(report, BPS_ERR_PROTOCOL, "a server sent other rows of tensor %s than were requested",
                         task->tensor->named.name);
     }
     if (own->push.copy != NULL) {

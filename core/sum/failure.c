@@ -82,9 +82,9 @@ void bps_round_fail_here(struct bps_round *round, bps_status status, const char 
 {
     char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_LOST) {
-        snprintf(text, sizeof text, "worker %u was lost: its memory is out of reach", round->lost);
+        snprintf(text, sizeof text, "worker %u was lost: its memory is no longer accessible", round->lost);
     } else if (status == BPS_ERR_PROTOCOL && round->spec.row > 0) {
-        snprintf(text, sizeof text, "worker %u has sent what are no rows", round->lost);
+        snprintf(text, sizeof text, "worker %u sent data that is not rows", round->lost);
     } else if (status == BPS_ERR_PROTOCOL) {
         snprintf(text, sizeof text, "worker %u sent data that is not encoded with %s", round->lost,
                  round->spec.coding->text);
@@ -138,7 +138,7 @@ void bps_round_tell_stranger(struct bps_round *round, uint32_t rank)
     char kind[40], text[BPS_VERDICT_BYTES];
     bps_status verdict = round->base.verdict;
     bps_operation_text(round->spec.kind, round->spec.op, kind, sizeof kind);
-    snprintf(text, sizeof text, "worker %u takes part in what is a %s of others", rank, kind);
+    snprintf(text, sizeof text, "worker %u takes part in a %s of other workers", rank, kind);
     round->base.verdict = BPS_ERR_MISMATCH; /* of its notice alone */
     bps_round_tell(round, rank, BPS_NOTICE_FAILED, text);
     round->base.verdict = verdict;

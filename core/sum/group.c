@@ -100,7 +100,7 @@ static bool opens(struct bps_round *round, uint32_t rank)
     sum->held[rank] += round->memory;
     if (sum->held[rank] > sum->config.held) {
         bps_error("sum",
-                  "worker %u has begun more partitions, which others have not, than %s holds for it: %" PRIu64 " MiB",
+                  "worker %u has pushed more partitions, which others have not, than %s holds for it: %" PRIu64 " MiB",
                   rank, sum->here, sum->config.held >> 20);
     }
     return sum->held[rank] <= sum->config.held;

@@ -177,10 +177,10 @@ static void answer_fail_here(struct answer *a, uint32_t index, bps_status status
     char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_STATE && value_of(&a->base)->slice[index].gone) {
         snprintf(text, sizeof text,
-                 "the value of the tensor, which is in mode async, was lost with a server, and no worker that is "
-                 "there has all of it: broadcast it again");
+                 "the value of the tensor, which is in mode async, was lost with a server, and no remaining worker has "
+                 "all of it: broadcast it again");
     } else if (status == BPS_ERR_PROTOCOL) {
-        snprintf(text, sizeof text, "worker %u has sent what are no rows of the tensor", a->rank);
+        snprintf(text, sizeof text, "worker %u sent data that is not rows of the tensor", a->rank);
     } else if (status == BPS_ERR_STATE) {
         snprintf(text, sizeof text, "the tensor is in mode async, and has no value yet: broadcast it first");
     } else {

@@ -104,7 +104,7 @@ bps_status bps_check_version(struct bps_link *link, const uint8_t *begin)
     bps_reader_init(&reader, begin + SOFTWARE_AT, strnlen((const char *)begin + SOFTWARE_AT, SOFTWARE_BYTES));
     bps_get_text(&reader, software, sizeof software);
     (void)bps_fail(&report, BPS_ERR_REFUSED,
-                   "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all hosts",
+                   "byteps %s uses wire version %u, byteps %s uses %u; install the same version on all hosts",
                    bps_version(), BPS_WIRE_VERSION, software, version);
     (void)handshake_give_up(link, BPS_ERR_REFUSED, report.text);
     return BPS_ERR_REFUSED;
@@ -124,7 +124,7 @@ static bps_status say_hello(struct bps_link *link)
         status = bps_prove(link->key, BPS_DIALLER, introduction, proof);
     }
     if (status != BPS_OK) {
-        return handshake_give_up(link, status, "no proof of belonging to the job could be made");
+        return handshake_give_up(link, status, "could not compute the authentication proof");
     }
     bps_writer_init(&w);
     bps_put_bytes(&w, introduction->challenge, BPS_NONCE_BYTES);
@@ -167,8 +167,7 @@ static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload
 
 bps_status bps_link_is_foreign(struct bps_report *report)
 {
-    BPS_REPORT(report, "only members of the job are let in, and there is no proof of that: its secret differs, or is "
-                       "known on one side only");
+    BPS_REPORT(report, "authentication failed: the secret of the job differs, or only one side has it");
     return BPS_ERR_REFUSED;
 }
 
@@ -241,7 +240,7 @@ static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
         return BPS_ERR_PROTOCOL;
     }
     if (!bps_is_proof(link->key, BPS_ACCEPTOR, &link->introduction, proof)) {
-        return handshake_give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
+        return handshake_give_up(link, BPS_ERR_REFUSED, "it failed to authenticate: the secret of the job differs");
     }
     if (check_frames(link, BPS_DIALLER) != BPS_OK) {
         return BPS_ERR_NOMEM;

@@ -163,7 +163,7 @@ static void on_mismatch(struct bps_link *link, bool hopeless)
     struct bps_report report;
     spoilt_text("sent", &link->header, &report);
     if (!hopeless) {
-        bps_warn(LOG, "%s: %s; it is to send that again", link->peer, report.text);
+        bps_warn(LOG, "%s: %s; requesting it again", link->peer, report.text);
         bps_link_kick(link);
         return;
     }
@@ -362,7 +362,7 @@ static bps_status begin_checked(struct bps_link *link, const struct bps_header *
                                 struct bps_sink **sink)
 {
     if (header->length > limit_of(link, header) || (!valid && link->repeat.lost)) {
-        link_fail(link, BPS_ERR_IO, "what it sent has changed on its way, so that nothing tells where a frame begins");
+        link_fail(link, BPS_ERR_IO, "its data was corrupted on the way, and the start of the next frame is unknown");
         return BPS_OK;
     }
     return begin_payload(link, header, sink);
@@ -448,7 +448,7 @@ static void look_for_acks(void *arg)
     link->quarters = waits && link->acknowledged == link->repeat.acknowledged ? link->quarters + 1 : 0;
     link->acknowledged = link->repeat.acknowledged;
     if (link->quarters > 4) {
-        link_fail(link, BPS_ERR_TIMEOUT, "it has not acknowledged within cluster.peer_timeout what it was sent");
+        link_fail(link, BPS_ERR_TIMEOUT, "it did not acknowledge data within cluster.peer_timeout");
     }
 }
 

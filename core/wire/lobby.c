@@ -39,7 +39,7 @@ static void make_room(struct bps_lobby *lobby)
     while (guest->proved) {
         guest = TAILQ_NEXT(guest, entry);
     }
-    evict(guest, "it made room for others");
+    evict(guest, "too many unauthenticated connections");
 }
 
 void bps_lobby_fini(struct bps_lobby *lobby)
@@ -99,7 +99,7 @@ void bps_lobby_sweep(struct bps_lobby *lobby, uint64_t now)
 {
     struct bps_guest *guest = TAILQ_FIRST(&lobby->guests);
     while (guest != NULL && now - guest->since > BPS_LOBBY_SECONDS * BPS_S) {
-        evict(guest, "it took too long for the handshake");
+        evict(guest, "handshake timed out");
         guest = TAILQ_FIRST(&lobby->guests);
     }
 }

@@ -54,7 +54,7 @@ bps_status bps_local_transport_open(struct bps_worker *worker, struct bps_report
     }
     bps_warn(LOG, "%s: %s",
              group ? "workers of this host do not sum among themselves first"
-                   : "servers of this host are reached as all others",
+                   : "servers of this host are reached through the network",
              reason.text);
     return BPS_OK;
 }

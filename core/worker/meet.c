@@ -83,7 +83,7 @@ static bps_status meet_begin(struct bps_conf *conf, const char *home, bool near,
     }
     bps_status status = bps_hosting_begin(conf, near ? here : anywhere, out, address, sizeof address, report);
     if (status == BPS_OK) {
-        bps_debug(LOG, "this process hosts the scheduler at %s; %s tells the others", address, met.place->name);
+        bps_debug(LOG, "this process hosts the scheduler at %s; the others find it by %s", address, met.place->name);
         status = bps_conf_put_cluster(conf, "scheduler", address, met.place->name, report);
     }
     return status;
@@ -115,16 +115,17 @@ static bps_status meet_find(uint64_t until, struct bps_report *report)
     for (uint64_t now = since; status == BPS_ERR_TIMEOUT && now < until; now = bps_now()) {
         status = meet_look(now + REMIND_EVERY < until ? now + REMIND_EVERY : until, report);
         if (status == BPS_ERR_TIMEOUT) {
-            bps_warn(LOG, "waiting for worker 0, which tells where the scheduler is: %s (%.0f s)", report->text,
+            bps_warn(LOG, "waiting for worker 0 to publish the address of the scheduler: %s (%.0f s)", report->text,
                      (double)(bps_now() - since) / 1e9);
         }
     }
     if (status == BPS_ERR_TIMEOUT) {
         char why[400];
         snprintf(why, sizeof why, "%.399s", report->text);
-        BPS_REPORT(report,
-                   "worker 0 has not said within %.0f s (cluster.rendezvous_timeout) where the scheduler is: %s",
-                   (double)met.conf->cluster.rendezvous_timeout / 1e9, why);
+        BPS_REPORT(
+            report,
+            "worker 0 did not publish the address of the scheduler within %.0f s (cluster.rendezvous_timeout): %s",
+            (double)met.conf->cluster.rendezvous_timeout / 1e9, why);
     }
     return status;
 }
@@ -144,12 +145,12 @@ static bps_status meet_refuse(const struct bps_conf *conf, struct bps_report *re
 {
     const int64_t n = conf->cluster.workers;
     BPS_REPORT(report,
-               "%s = %" PRId64 ": %s has started several processes, which have no place to meet, so that each of them "
-               "would train alone; start them by `byteps run -n %" PRId64
+               "%s = %" PRId64 ": %s has started several processes without a rendezvous, so that each of them would "
+               "train alone; start them by `byteps run -n %" PRId64
                " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 train.py`), or give "
                "all of them MASTER_ADDR and MASTER_PORT, or BYTEPS_MEETING_FILE, a path in a folder that they share, "
                "or set cluster.scheduler = \"HOST:PORT\" for all and run "
-               "`byteps scheduler` there, or set cluster.workers = 1 if each shall be alone",
+               "`byteps scheduler` there, or set cluster.workers = 1 to train each on its own",
                bps_conf_find(conf, "cluster.workers")->origin, n, conf->launcher, n);
     return BPS_ERR_CONF;
 }

@@ -77,9 +77,9 @@ class OneHost(Processes):
     def test_no_secret_between_hosts(self):
         for rank in range(2):
             with self.subTest(rank):
-                words = "is to be at train-0.train:23457 (by MASTER_ADDR and MASTER_PORT), where other hosts"
+                words = "would listen at train-0.train:23457 (by MASTER_ADDR and MASTER_PORT), where other hosts"
                 self.refused(words, rank, MASTER_ADDR="train-0.train")
-        self.refused("is to be at [fd00::1]:23457", MASTER_ADDR="fd00::1")
+        self.refused("would listen at [fd00::1]:23457", MASTER_ADDR="fd00::1")
         self.refused("(in Kubernetes by secretKeyRef)", MASTER_ADDR="h0")
 
     def test_no_port(self):
@@ -126,7 +126,7 @@ class Folder(Processes):
 
     def test_two_hosts(self):
         late = self.worker(1, 1)
-        self.read_until(late, "waiting for worker 0, which tells where the scheduler is")
+        self.read_until(late, "waiting for worker 0 to publish the address of the scheduler")
         text = self.ended(late, self.worker(0, 0))
         self.check(text, [(0, 2, 0, 1), (1, 2, 0, 1)])
         self.assertEqual(os.listdir(self.folder), [])
@@ -146,7 +146,7 @@ class Folder(Processes):
         first, second = self.worker(0, 0, ("-c", STAY)), self.worker(0, 1, ("-c", STAY))
         for worker in (first, second):
             self.read_until(worker, "together")
-        self.refused(f"worker 0 of another job holds {self.note}; give each job a file of its own", 0)
+        self.refused(f"worker 0 of another job uses {self.note}; give each job its own file", 0)
         self.refused("is already complete")
         first.kill()  # what it leaves is replaced
         for worker in (first, second):
@@ -161,7 +161,7 @@ class Folder(Processes):
         with open(f"{mine}.byteps-1", "w", encoding="ascii") as file:
             file.write(f"2,{address},{'ab' * 32},earlier")
         os.chmod(f"{mine}.byteps-1", 0o600)
-        words = f"refused by the scheduler at {address}, where BYTEPS_MEETING_FILE has it: only members of the job"
+        words = f"refused by the scheduler at {address} (address from BYTEPS_MEETING_FILE): authentication failed"
         self.refused(words, BYTEPS_MEETING_FILE=mine)
         secret = {"BYTEPS_SECRET": "of both, and long enough"}
         other.kill()
@@ -180,25 +180,25 @@ class Folder(Processes):
             file.write("2,127.0.0.1:1,-,-")
         for mode in (0o622, 0o644):
             os.chmod(self.note, mode)
-            self.refused(f"{self.note} has not been left by worker 0: expected a file of user 0 that nobody else may "
-                         "read or write (mode 0600)")
+            self.refused(f"{self.note} was not written by worker 0: expected a file of user 0 that no other user "
+                         "can read or write (mode 0600)")
         os.chmod(self.note, 0o600)
         os.chown(self.note, 1, 1)
-        self.refused(f"{self.note} has not been left by worker 0")
+        self.refused(f"{self.note} was not written by worker 0")
         os.unlink(self.note)
         os.mkfifo(self.note)
-        self.refused(f"{self.note} has not been left by worker 0")
+        self.refused(f"{self.note} was not written by worker 0")
         os.unlink(self.note)
         with open(self.note, "wb") as file:
             file.write(bytes(range(256)) * 4)
         os.chmod(self.note, 0o600)
-        self.refused("what worker 0 has left in BYTEPS_MEETING_FILE is no note of this version of BytePS")
+        self.refused("the note of worker 0 in BYTEPS_MEETING_FILE is not of this version of BytePS")
 
     def test_no_folder(self):
         nowhere = {"BYTEPS_MEETING_FILE": os.path.join(self.folder, "no", "meeting")}
         self.refused(f"cannot make {self.folder}/no/meeting.byteps-1.", 0, **nowhere)
-        self.refused("meeting.byteps-1 is not there yet", 1, BYTEPS_SET="cluster.rendezvous_timeout=1s", **nowhere)
-        self.refused("a path of 9009 letters is too long", 0, BYTEPS_MEETING_FILE=9000 * "a")
+        self.refused("meeting.byteps-1 does not exist yet", 1, BYTEPS_SET="cluster.rendezvous_timeout=1s", **nowhere)
+        self.refused("a path of 9009 characters is too long", 0, BYTEPS_MEETING_FILE=9000 * "a")
 
 
 class Hosts(Processes):

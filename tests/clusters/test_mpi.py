@@ -135,7 +135,7 @@ class Words(Case):
             ([begin[0], b"cmd=my_kvsname kvsname=" + 300 * b"a" + b"\n"], "no kvsname in cmd=my_kvsname"),
             ([*begin, b"cmd=get_result rc=0\n"], "no value in cmd=get_result rc=0"),
             ([*begin, b"cmd=get_result rc=-1 msg=key_not_found\n"], "found cmd=get_result rc=-1 msg=key_not_found"),
-            ([*begin, b"cmd=get_result value=1,a:2,b\n"], "is no note of this version of BytePS"),
+            ([*begin, b"cmd=get_result value=1,a:2,b\n"], "is not of this version of BytePS"),
             ([*begin[:2], b"cmd=barrier_out"], "PMI_FD: mpirun has closed the connection"),
         ):
             with self.subTest(words):

@@ -286,7 +286,7 @@ class Jobs(Case):
         code = "import os, sys, time, byteps.numpy as bps\nif os.environ['SLURM_PROCID'] != '%s': bps.init()"
         for absent, words in (
             ("0", r"worker 0 .* within 2 s .*: task 0 does not provide a note yet \(h\d port \d+: connect: Conn"),
-            ("3", r"the job did not gather within 2 s: missing"),
+            ("3", r"the job did not start within 2 s: missing"),
         ):
             with self.subTest(absent):
                 program = (harness.python(), "-c", code % absent)

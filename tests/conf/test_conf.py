@@ -185,7 +185,7 @@ class Check(Case):
                 result = self.conf(*absent, "--set", unused)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertRegex(result.stdout, f"^note: {reason}note: workers would reach the servers of their own "
-                                                "host as all others: no transport for it is usable\n")
+                                                "host through the network: no transport for it is usable\n")
                 result = self.conf(*absent, "--set", unused, "--set", "server.local=false")
                 self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""))  # somebody wrote it
                 self.assertRegex(result.stderr, f"^{reason}$")

@@ -12,7 +12,7 @@ STEPS = ["init", "loop:grad:100000:enough", "?leave"]
 KINDS = ("checksum=blake2s", "checksum=gmac", "encrypt=true")
 os.environ.setdefault("BYTEPS_SECRET", uuid.uuid4().hex)
 DECLARE, PUSH, RESULT = 10, 32, 33
-AGAIN = "it is to send that again"
+AGAIN = "requesting it again"
 
 
 def which(frame):
@@ -79,7 +79,7 @@ class Changed(unittest.TestCase):
                     ends = job.finish()
                 err = ends["server 0"].err
                 self.assertRegex(err, r"ERROR server/0 link: \S+: it sent " + which(PUSH))
-                self.assertEqual(err.count("it is to send that again"), 2, err)
+                self.assertEqual(err.count("requesting it again"), 2, err)
                 self.assertRegex(ends["worker 1"].out, r"server 0 at \S+ was lost: it got " + which(PUSH))
                 for part in ("worker 0", "worker 1"):
                     self.assertNotEqual(ends[part].status, 0, cluster.show(ends))

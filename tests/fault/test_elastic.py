@@ -102,7 +102,7 @@ class Elastic(unittest.TestCase):
             ends = job.finish()
         self.check({**ends}, ["worker 1"])
         self.assertEqual(ends["worker 0"].status, 3, cluster.show(ends))
-        self.assertRegex(ends["worker 0"].out, "error: worker 0 .* was lost: no sign of life for 2 s")
+        self.assertRegex(ends["worker 0"].out, "error: worker 0 .* was lost: no heartbeat for 2 s")
 
     def test_too_few(self):
         settings = [*SETTINGS, "cluster.min_workers=2", "cluster.rendezvous_timeout=2s"]
@@ -111,7 +111,7 @@ class Elastic(unittest.TestCase):
             job.kill_and_wait("worker 0")
             ends = job.finish()
         self.assertEqual(ends["worker 1"].status, 3, cluster.show(ends))
-        self.assertRegex(ends["worker 1"].out, "error: the job did not gather within 2 s: missing 1 of 2 workers")
+        self.assertRegex(ends["worker 1"].out, "error: the job did not start within 2 s: missing 1 of 2 workers")
 
     def test_none_is_left(self):
         with self.job(1, ["cluster.colocated=none"], workers=2) as job:

@@ -84,7 +84,7 @@ class Right(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
-    WORDS = "cluster.encrypt = true: there is no secret to make keys of; give all processes of the job the same "
+    WORDS = "cluster.encrypt = true: there is no secret to derive keys from; give all processes of the job the same "
 
     def worker(self, **variables):
         """What a worker says that cannot begin."""

@@ -34,7 +34,7 @@ class Failover(unittest.TestCase):
             self.assertEqual(ends[part].status, 0, text)
             for words in ("grad is right", "later: 3", "last: 2"):
                 self.assertIn(words, ends[part].out, text)
-        self.assertIn("the others sum what it has summed", ends["scheduler"].err, text)
+        self.assertIn("the others take over its tensors", ends["scheduler"].err, text)
 
     def test_one(self):
         for name, settings in WAYS.items():
@@ -50,7 +50,7 @@ class Failover(unittest.TestCase):
         with cluster.ByHand(STEPS, servers=2, settings=settings) as job:
             job.wait_for("grad runs", "worker 1")
             job.stop("server 1")
-            job.wait_for("the others sum what it has summed", "scheduler", "err")
+            job.wait_for("the others take over its tensors", "scheduler", "err")
             job.go_on("server 1")
             job.open("end")
             ends = job.finish()
@@ -59,7 +59,7 @@ class Failover(unittest.TestCase):
             self.assertEqual(ends[part].status, 0, text)
             self.assertIn("grad is right", ends[part].out, text)
         self.assertGreater(ends["server 1"].status, 0, text)
-        self.assertRegex(ends["server 1"].text, "no sign of life for 2 s|the scheduler at .* was lost", text)
+        self.assertRegex(ends["server 1"].text, "no heartbeat for 2 s|the scheduler at .* was lost", text)
 
     def test_cut_off(self):
         """One worker does not reach it any more."""
@@ -67,7 +67,7 @@ class Failover(unittest.TestCase):
             job.wait_for("grad runs", "worker 1")
             port = job.watch_ports("server 0")[0]
             self.assertTrue(test_cuts.cut(job.pid("worker 1"), port))
-            line = job.wait_for("the others sum what it has summed", "scheduler", "err")
+            line = job.wait_for("the others take over its tensors", "scheduler", "err")
             job.open("end")
             ends = job.finish()
         text = cluster.show(ends)
@@ -213,7 +213,7 @@ class Late(unittest.TestCase):
             for part in ("worker 0", "worker 1"):
                 job.wait_for("lost: ", part)
             text = cluster.show(job.finish())
-        self.assertIn("a server was lost that has ended rounds of which late workers have not heard", text)
+        self.assertIn("a server was lost that has ended rounds whose results have not reached late workers", text)
 
 
 if __name__ == "__main__":

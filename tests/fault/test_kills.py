@@ -113,7 +113,7 @@ def who(victim, hosted):
 
 def missing(victim):
     role, _, rank = victim.partition(" ")
-    return rf"(?m)the job did not gather within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}( on \S+)?\)|$)"
+    return rf"(?m)the job did not start within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}( on \S+)?\)|$)"
 
 
 def expected(phase, victim, hosted, part):
@@ -121,7 +121,7 @@ def expected(phase, victim, hosted, part):
     if phase == "rendezvous" and victim == "worker 1":
         return missing(victim)
     if phase == "rendezvous" and part == "worker 1":
-        return f"is over|did not gather within {GATHER_TIME} s: waiting for the scheduler at"
+        return f"is over|did not start within {GATHER_TIME} s: waiting for the scheduler at"
     return who(victim, hosted)
 
 

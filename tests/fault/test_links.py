@@ -90,7 +90,7 @@ class TooLong(unittest.TestCase):
         with OnHosts(LOOP, [*TIMES, "server.shards=1"], servers=1) as hosts:
             hosts.wait_for_all("grad runs")
             hosts.bed.cut(2)
-            hosts.job.wait_for("the others sum what it has summed", "scheduler", "any")
+            hosts.job.wait_for("the others take over its tensors", "scheduler", "any")
             hosts.open("enough")
             for part, end in hosts.finish(self).items():
                 if part == "server 0":

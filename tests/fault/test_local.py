@@ -133,7 +133,7 @@ class Apart(unittest.TestCase):
             self.assertEqual(ends[f"worker {rank}"].status, 3, text)
             self.assertRegex(
                 ends[f"worker {rank}"].out,
-                r'worker 0 \(.*\) is on this host, but shares no memory with this worker: .* "off" does without',
+                r'worker 0 \(.*\) is on this host, but cannot share memory with this worker: .* "off" to run without',
                 text,
             )
 

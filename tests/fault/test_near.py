@@ -49,8 +49,8 @@ class Ways(unittest.TestCase):
         """Whoever has not got it says so, and uses the network's."""
         nowhere = ["transports.local.plugin=nowhere"]
         says = {
-            "server 0": "workers of this host reach this server as all others do: BYTEPS_SET: transports.local: there",
-            "worker 0": "servers of this host are reached as all others: BYTEPS_SET: transports.local: there",
+            "server 0": "workers of this host reach this server through the network: BYTEPS_SET: transports.local",
+            "worker 0": "servers of this host are reached through the network: BYTEPS_SET: transports.local",
         }
         for part, words in says.items():
             ends, text = self.ends(extra={part: nowhere})

@@ -70,7 +70,7 @@ class Ports(unittest.TestCase):
         with held(2) as (first, last), cluster.ByRun(STEPS, settings=[setting(port(first), port(last))]) as job:
             text = cluster.show(job.finish())
             self.assertNotEqual(job.status, 0)
-            words = rf'cluster.ports = "{port(first)}-{port(last)}": other processes have all of these ports on host \S'
+            words = rf'cluster.ports = "{port(first)}-{port(last)}": all of these ports are in use on host \S'
             self.assertRegex(text, words)
 
     def test_no_port_for_a_shard(self):
@@ -79,7 +79,7 @@ class Ports(unittest.TestCase):
             settings = [setting(port(first), port(last))]
             with cluster.ByHand(STEPS, workers=2, servers=1, settings=settings) as job:
                 ends = job.finish()
-            words = rf'server 0 \(.*cluster.ports = "{port(first)}-{port(last)}": other processes have all of these'
+            words = rf'server 0 \(.*cluster.ports = "{port(first)}-{port(last)}": all of these ports are in use'
         for part in ("server 0", "worker 0", "worker 1"):
             self.assertRegex(ends[part].text, words, cluster.show(ends))
             self.assertNotEqual(ends[part].status, 0)

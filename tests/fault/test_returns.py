@@ -51,7 +51,7 @@ class CannotReturn(unittest.TestCase):
             job.open("stay")
             ends = job.finish()
         for rank in (0, 2):
-            why = f"the job cannot gather: worker 1 (pid {pid}) was killed by SIGKILL"
+            why = f"the job cannot start: worker 1 (pid {pid}) was killed by SIGKILL"
             self.assertIn(why, ends[f"worker {rank}"].out)
 
 

@@ -84,7 +84,7 @@ class ByRun(unittest.TestCase):
             self.assertEqual(own.status, 137, own)
             self.assertRegex(own.err, GOES_ON.format("worker 1"), own)
             self.assertIn(" failed first: killed by SIGKILL", own.err, own)
-            self.assertIn("error: the job did not gather within 3 s", ends["worker 0"].out)
+            self.assertIn("error: the job did not start within 3 s", ends["worker 0"].out)
 
     def given_up(self):
         with self.job(later="exit 7") as job:

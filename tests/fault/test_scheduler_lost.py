@@ -112,7 +112,7 @@ class Lost(unittest.TestCase):
             self.wait_for_all(job, "grad runs", workers(job))
             self.lose(job)
             ends = job.finish()
-            words = f"the scheduler at {job.address} was lost: .*; none has taken its place within 3 s"
+            words = f"the scheduler at {job.address} was lost: .*; no other one has replaced it within 3 s"
             for part in members(job):
                 self.assertNotEqual(ends[part].status, 0, f"{part}\n{cluster.show(ends)}")
                 self.assertRegex(ends[part].text, words, cluster.show(ends))
@@ -127,7 +127,7 @@ class Lost(unittest.TestCase):
             ends = job.finish()
             for part in ("worker 0", "worker 2", "server 0", "scheduler 2"):
                 self.assertNotEqual(ends[part].status, 0, f"{part}\n{cluster.show(ends)}")
-                words = r"worker 1 \(host \S+, pid \d+\) was lost: it has not come back after the scheduler was lost"
+                words = r"worker 1 \(host \S+, pid \d+\) was lost: it did not reconnect after the scheduler was lost"
                 self.assertRegex(ends[part].text, words, cluster.show(ends))
 
     def test_all(self):

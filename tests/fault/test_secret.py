@@ -72,7 +72,7 @@ class Secret(unittest.TestCase):
             job.env["BYTEPS_SECRET"] = "another secret than that"
             job.start("worker 1", name="stranger", steps=["init"])
             words = job.wait_for("error: ", "stranger")
-            self.assertIn(f"refused by the scheduler at {job.address}, where ", words)
+            self.assertIn(f"refused by the scheduler at {job.address} (address from ", words)
             self.assertIn(wire.FOREIGN, words)
             self.assertNotIn(job.id, words)
             job.env["BYTEPS_SECRET"] = SECRET
@@ -125,7 +125,7 @@ class Secret(unittest.TestCase):
         for address in ("0.0.0.0:0", "192.0.2.1:9000", "[::]:0"):
             status, text = scheduler(f'cluster.scheduler="{address}"')
             self.assertNotEqual(status, 0)
-            self.assertIn(f"other hosts can reach {address}, and this job has no secret", text)
+            self.assertIn(f"other hosts can reach {address}, but this job has no secret", text)
 
 
 class OfByteps(unittest.TestCase):

@@ -10,7 +10,7 @@ SETTINGS = ["server.shards=2", "worker.partition=1MiB", "cluster.colocated=none"
 STEPS = ["init", "loop:grad:1000000:end", "push:later:1000:float32:sum:1", "cast:last:1000:1", "leave"]
 WORKERS = ("worker 0", "worker 1")
 JOINS = {"arguments": ["--join"], "settings": ["cluster.rank=-1"]}
-SETTLED = "any of them may be lost"
+SETTLED = "survives the loss of any of them"
 SHARE = "this server has its share of job"
 
 
@@ -49,7 +49,7 @@ class ServerJoins(unittest.TestCase):
         with cluster.ByHand(STEPS, servers=2, settings=SETTINGS) as job:
             self.run_until_steady(job)
             job.kill_and_wait("server 1")
-            job.wait_for("the others sum what it has summed", "scheduler", "err")
+            job.wait_for("the others take over its tensors", "scheduler", "err")
             job.start("server 2", **JOINS)
             job.wait_for(SHARE, "server 2", "err")
             job.kill_and_wait("server 2")
@@ -91,16 +91,16 @@ class ServerJoins(unittest.TestCase):
         with cluster.ByHand(STEPS, servers=2, settings=settings) as job:
             self.run_until_steady(job)
             job.kill_and_wait("server 1")
-            job.wait_for("the others sum what it has summed", "scheduler", "err")
+            job.wait_for("the others take over its tensors", "scheduler", "err")
             job.start("server 1", name="another")
             job.wait_for("asks the scheduler", "another", "err")
             job.stop("another")
-            job.wait_for("no sign of life for 2 s", "scheduler", "err")
+            job.wait_for("no heartbeat for 2 s", "scheduler", "err")
             job.go_on("another")
             job.open("end")
             for part in WORKERS:
                 job.wait_for("last: 2", part)
-            job.wait_for("no sign of life", "another", "any")
+            job.wait_for("no heartbeat", "another", "any")
 
     def test_refused(self):
         with cluster.ByHand(STEPS, settings=[*SETTINGS, "cluster.failover=false"]) as job:
@@ -115,7 +115,7 @@ class ServerJoins(unittest.TestCase):
     def test_no_job(self):
         with cluster.ByHand(STEPS, settings=SETTINGS, late=[*WORKERS, "server 0"]) as job:
             job.start("server 0", arguments=["--join"], settings=["cluster.rank=-1", "cluster.rendezvous_timeout=1s"])
-            words = "this server did not come into the job within 1 s (cluster.rendezvous_timeout)"
+            words = "this server did not join the job within 1 s (cluster.rendezvous_timeout)"
             job.wait_for(words, "server 0", "err")
 
 

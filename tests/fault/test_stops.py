@@ -34,9 +34,9 @@ class TooLong(unittest.TestCase):
             name = "the scheduler at" if victim == "scheduler" else f"{victim} (host"
             for part in job.parts:
                 if part != victim and not (steps is GATHERING and part == "worker 1"):
-                    line = job.wait_for("no sign of life", part, "any")
+                    line = job.wait_for("no heartbeat", part, "any")
                     self.assertIn(name, line)
-                    self.assertIn(f"was lost: no sign of life for {timeout} s (cluster.peer_timeout)", line)
+                    self.assertIn(f"was lost: no heartbeat for {timeout} s (cluster.peer_timeout)", line)
             job.open(*(gate for gate in ("idle", "late") if f"gate:{gate}" in " ".join(steps)))
             if steps is GATHERING:
                 job.kill("worker 1")

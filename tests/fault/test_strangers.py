@@ -48,7 +48,7 @@ class Stranger(unittest.TestCase):
         for text in parts:
             self.assertIn(text, own)
             self.assertIn(text, its)
-        self.assertIn(f"refused by the scheduler at {job.address}, where ", own)
+        self.assertIn(f"refused by the scheduler at {job.address} (address from ", own)
 
 
 class Processes(Stranger):
@@ -83,7 +83,7 @@ class Processes(Stranger):
             job.wait_joined("worker 0")
             job.start("worker 0", name="stranger", steps=["init"])
             taken = f"rank 0 is taken by worker 0 (host {socket.gethostname()[:60]}"
-            self.check_both(job, taken, "wants it too")
+            self.check_both(job, taken, "requests it, too")
             job.open("late")
             self.ends_well(job)
 
@@ -94,7 +94,7 @@ class Processes(Stranger):
         with cluster.ByHand(LOOP, settings=["cluster.stay=true"]) as job:
             runs(job)
             job.start("worker 1", name="stranger", steps=["init"])
-            self.check_both(job, "rank 1 is taken by worker 1 (host ", "wants it too; check cluster.rank")
+            self.check_both(job, "rank 1 is taken by worker 1 (host ", "requests it, too; check cluster.rank")
             job.open("enough")
             for part in ("worker 0", "worker 1"):
                 job.wait_for("left", part)
@@ -119,7 +119,7 @@ class Restarted(unittest.TestCase):
                 self.assertRegex(ends[part].text, r"worker 0 \(host .*\) was lost", text)
             for part in ("worker 0 again", "worker 1"):
                 self.assertEqual(ends[part].status, 3, text)
-                self.assertRegex(ends[part].out, "is over|did not gather within 2 s: waiting for the scheduler", text)
+                self.assertRegex(ends[part].out, "is over|did not start within 2 s: waiting for the scheduler", text)
 
     def test_server_before_the_first_worker(self):
         """Nobody waits for it yet, so that its successor is let in."""
@@ -127,7 +127,7 @@ class Restarted(unittest.TestCase):
         with cluster.ByHand(LOOP, settings=["log.level=debug"], late=late) as job:
             job.wait_joined("server 0")
             job.kill("server 0")
-            job.wait_for("still waiting for the job to gather", "scheduler", "err")
+            job.wait_for("still waiting for the job to start", "scheduler", "err")
             job.start("server 0", name="server 0 again")
             for part in late:
                 job.start(part)
@@ -149,7 +149,7 @@ class Restarted(unittest.TestCase):
                 self.assertGreater(ends[part].status, 0, text)
                 self.assertRegex(ends[part].text, r"worker 1 \(host .*\) was lost", text)
             self.assertEqual(ends["worker 1 again"].status, 3, text)
-            self.assertRegex(ends["worker 1 again"].out, "is already complete|is over|did not gather", text)
+            self.assertRegex(ends["worker 1 again"].out, "is already complete|is over|did not start", text)
 
     def test_that_is_let_in_as_the_job_ends(self):
         """It hears that, although all others have hung up before it says who it is."""
@@ -255,17 +255,18 @@ class Impostor(unittest.TestCase):
     def test_other_version(self):
         """Its headers may have any size."""
         other = wire.VERSION + 1
-        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks {other}", "install the same version on all")
+        words = (f" uses wire version {wire.VERSION}, byteps 7.0.0 uses {other}", "install the same version on all")
         for header_bytes in (80, 96, 128):
             with self.subTest(header_bytes):
                 self.meet(wire.challenge(other, "7.0.0", header_bytes), *words)
 
     def test_web_server(self):
-        words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
+        words = ("did not start within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
         self.meet(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" * 3, *words)
 
     def test_silence(self):
-        self.meet(b"", "did not gather within 2 s: waiting for the scheduler at 127.0.0.1:{port}: what listens there")
+        words = "did not start within 2 s: waiting for the scheduler at 127.0.0.1:{port}: the process that listens"
+        self.meet(b"", words)
 
     def test_wrong_messages(self):
         book = wire.book_head(4_000_000_000)
@@ -375,7 +376,7 @@ class Views(unittest.TestCase):
                     sock.sendall(wire.frame(wire.POISON, b"no", epoch=1, tensor=1, round=3, bytes=8, size=8, view=7))
                     self.check_ended(sock)
                 for view in (2, 7):
-                    text = f"worker 0 sent a round of view {view}, but this shard sums nothing since view 2"
+                    text = f"worker 0 sent a round of view {view}, but this shard has no tensors since view 2"
                     job.wait_for(text, "server 0", "err")
                 scheduler.sendall(wire.frame(15))
                 self.assertEqual(job.finish()["server 0"].status, 0)

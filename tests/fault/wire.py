@@ -18,7 +18,7 @@ READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
 VERSION = 17
 TIMEOUT = 60
-FOREIGN = "only members of the job are let in"
+FOREIGN = "authentication failed"
 """What a stranger is told, whatever it says."""
 NO_SECRET = bytes(32)
 """Stands for the secret in jobs without one."""

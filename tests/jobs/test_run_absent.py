@@ -54,7 +54,7 @@ class Case(unittest.TestCase):
         self.assertTrue(found, result)
         self.assertEqual(result.status, status, result)
         for rank in others:
-            self.assertIn(f"the job cannot gather: {found.group(1)}\n", result.err)
+            self.assertIn(f"the job cannot start: {found.group(1)}\n", result.err)
             self.assertRegex(result.lines(f"worker {rank}", "err")[-1], rf": {re.escape(found.group(1))}$", result)
         return said
 

@@ -201,14 +201,14 @@ class Hosts(unittest.TestCase):
                     cause = rf"worker {rank} \(pid \d+, host {host}\) {how}"
                     self.assertRegex(result.err, rf"(?m)^byteps run: {cause}; ending the job$")
                     error = result.lines(f"worker {other}", "err")[-1]
-                    self.assertRegex(error, f"the job cannot gather: {cause}$", result)
+                    self.assertRegex(error, f"the job cannot start: {cause}$", result)
 
     def test_unreachable_host_while_others_wait(self):
         result = self.run_job(self.joins(), "a,down", options=["--grace", "1h"])
         self.assertEqual(result.status, 255, result)
         error = result.lines("worker 0", "err")[-1]
         cause = r"the connection to host down \(pid \d+\) exited with status 255"
-        self.assertRegex(error, f"the job cannot gather: {cause}$", result)
+        self.assertRegex(error, f"the job cannot start: {cause}$", result)
 
     def test_killed_worker_far_away(self):
         with self.job(WAIT, "a:2,b:1") as job:

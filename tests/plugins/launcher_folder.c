@@ -98,7 +98,7 @@ static bps_status folder_find(void *instance, const char *key, char *note, uint6
     snprintf(path, sizeof path, "%s/%s", getenv(VARIABLE), key);
     while ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
         if (now() >= until) {
-            BPS_REPORT(report, VARIABLE ": %s is not there yet", path);
+            BPS_REPORT(report, VARIABLE ": %s does not exist yet", path);
             return BPS_ERR_TIMEOUT;
         }
         poll(NULL, 0, 20);

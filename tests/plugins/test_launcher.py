@@ -76,8 +76,8 @@ class OfAnother(Case):
 
     def test_it_is_found(self):
         self.build()
-        words = ("folder is here (order 1000)", "pmi is not here, it says", "pmix is not here: no variable")
-        self.meets(*words, "the folder tells the others", FOLDER_OF_JOB=self.meeting, **OTHERS)
+        words = ("folder applies (order 1000)", "pmi does not apply (order", "pmix does not apply: none of its")
+        self.meets(*words, "the others find it by the folder", FOLDER_OF_JOB=self.meeting, **OTHERS)
         self.meets("the folder is empty again", FOLDER_OF_JOB=self.meeting, **OTHERS)
         self.assertEqual(os.listdir(self.meeting), [])
 
@@ -92,10 +92,10 @@ class OfAnother(Case):
         """Of two that are there the first one by its order, and what users ask for before it."""
         self.build(ORDER=1)
         store = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        words = ("folder is here (order 1)", "tcp_store is here (order 100)", "the folder tells the others")
+        words = ("folder applies (order 1)", "tcp_store applies (order 100)", "the others find it by the folder")
         self.meets(*words, FOLDER_OF_JOB=self.meeting, **store)
         store["BYTEPS_MEETING_FILE"] = os.path.join(self.dir, "file")
-        self.meets("BYTEPS_MEETING_FILE tells the others", FOLDER_OF_JOB=self.meeting, **store)
+        self.meets("the others find it by BYTEPS_MEETING_FILE", FOLDER_OF_JOB=self.meeting, **store)
         del store["BYTEPS_MEETING_FILE"]
         self.build(ORDER=1000)
         self.fails("the store of torchrun at 127.0.0.1:1: ", **store)
@@ -104,7 +104,7 @@ class OfAnother(Case):
         self.build()
         for status, text in self.run_job([SUM_JOB, "1 2", "10 20"], FOLDER_OF_JOB="here"):
             self.assertEqual(status, 1, text)
-            self.assertIn("WORLD_SIZE = 2: torchrun has started several processes, which have no place to meet", text)
+            self.assertIn("WORLD_SIZE = 2: torchrun has started several processes without a rendezvous", text)
 
     def test_worker_0_does_not_come(self):
         self.build()
@@ -112,8 +112,8 @@ class OfAnother(Case):
         results = self.run_job([SUM_JOB, "1", "1"], BYTEPS_SET=settings, FOLDER_OF_JOB=self.meeting)
         for status, text in results:
             self.assertEqual(status, 1, text)
-            self.assertIn("worker 0 has not said within 1 s (cluster.rendezvous_timeout) where the scheduler is: "
-                          "FOLDER_OF_JOB: ", text)  # fmt: skip
+            self.assertIn("worker 0 did not publish the address of the scheduler within 1 s "
+                          "(cluster.rendezvous_timeout): FOLDER_OF_JOB: ", text)  # fmt: skip
 
     def test_what_it_may_not_return(self):
         self.build(RETURNS=3)
@@ -122,7 +122,7 @@ class OfAnother(Case):
 
     def test_nothing_found(self):
         self.build(RETURNS=0)
-        self.fails("what worker 0 has left in the folder is no note of this version of BytePS", "did not gather within")
+        self.fails("the note of worker 0 in the folder is not of this version of BytePS", "did not start within")
 
     def test_it_is_refused(self):
         self.build(PLACE="NULL")

@@ -248,11 +248,11 @@ END_TEST
 /* ---- launchers ---- */
 
 #define TAIL                                                                                                           \
-    " has started several processes, which have no place to meet, so that each of them would train alone; start "      \
+    " has started several processes without a rendezvous, so that each of them would train alone; start "              \
     "them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "       \
     "train.py`), or give all of them MASTER_ADDR and MASTER_PORT, or BYTEPS_MEETING_FILE, a path in a folder that "    \
     "they share, or set cluster.scheduler = \"HOST:PORT\" for all and run `byteps scheduler` there, or set "           \
-    "cluster.workers = 1 if each shall be alone"
+    "cluster.workers = 1 to train each on its own"
 
 static const struct {
     const char *variables[MOST], *set, *error; /* no error: it may begin */

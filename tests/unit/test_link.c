@@ -437,7 +437,7 @@ START_TEST(test_impostor)
         bps_loop_run(loop);
     }
     ck_assert_uint_eq(seen.welcomes, 0);
-    ck_assert_str_eq(seen.text, "it could not prove that it belongs to the job");
+    ck_assert_str_eq(seen.text, "it failed to authenticate: the secret of the job differs");
     pthread_join(thread, NULL);
     close(listener);
 }
@@ -470,7 +470,7 @@ START_TEST(test_versions)
     dial();
     pthread_join(thread, NULL);
     ck_assert_int_eq(seen.status, BPS_ERR_REFUSED);
-    snprintf(words, sizeof words, " speaks wire version %u, byteps 9.8.7? speaks %u; install the same version",
+    snprintf(words, sizeof words, " uses wire version %u, byteps 9.8.7? uses %u; install the same version",
              BPS_WIRE_VERSION, BPS_WIRE_VERSION + 1);
     ck_assert_msg(strstr(seen.text, words) != NULL, "%s", seen.text);
 }

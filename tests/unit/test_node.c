@@ -126,8 +126,8 @@ START_TEST(test_wanted_ranks)
     bps_roster_init(&roster, 3, 0, BPS_COLOCATED_AUTO);
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 1, false), BPS_OK);
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 5, false), BPS_ERR_REFUSED);
-    ck_assert_str_eq(report.text, "rank 2 is taken by worker 2 (host h1, pid 101); host h5, pid 105 wants it "
-                                  "too; check cluster.rank, and whether another job uses the same address or "
+    ck_assert_str_eq(report.text, "rank 2 is taken by worker 2 (host h1, pid 101); host h5, pid 105 requests it, too; "
+                                  "check cluster.rank, and whether another job uses the same address or "
                                   "BYTEPS_MEETING_FILE");
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 3, 5, false), BPS_ERR_REFUSED);
     ck_assert_str_eq(report.text, "worker rank 3 does not exist: the job has 3 workers; check cluster.rank "

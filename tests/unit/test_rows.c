@@ -314,7 +314,7 @@ START_TEST(test_no_rows)
     ck_assert_int_eq(push_rows(1, BPS_SUM, bad, 2, 0), BPS_OK);
     ck_assert_int_eq(push_rows(2, BPS_SUM, good, 2, 0), BPS_OK);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        ck_assert_str_eq(text[rank], "worker 1 has sent what are no rows");
+        ck_assert_str_eq(text[rank], "worker 1 sent data that is not rows");
         ck_assert_ptr_null(result[rank]);
     }
 }

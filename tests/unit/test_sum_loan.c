@@ -394,7 +394,7 @@ START_TEST(test_out_of_reach)
         summed = NULL;
     }
     for (uint32_t r = 1; r < WORKERS; r++) {
-        expect_failure(r, "worker 3 was lost: its memory is out of reach", 1);
+        expect_failure(r, "worker 3 was lost: its memory is no longer accessible", 1);
     }
     ck_assert_uint_eq(told, partial && unreadable); /* else it has the sum, or there is none */
     expect_recovery(partial);

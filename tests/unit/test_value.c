@@ -542,7 +542,7 @@ START_TEST(test_no_rows)
     memset(bytes + 4, 2, 1); /* the slice would begin within an element */
     ck_assert_int_eq(rig_push(sum, 1, &h, bytes), BPS_OK);
     ck_assert_int_eq(heard[1].status, BPS_ERR_PROTOCOL);
-    ck_assert_ptr_nonnull(strstr(heard[1].text, "worker 1 has sent what are no rows"));
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "worker 1 sent data that is not rows"));
     push_rows(2, 0, both, 2, 1);
     ck_assert_float_eq(heard[2].last, 2);
     h = rows_of(1, 0, pack_rows(0, both, 2, 1, bytes));

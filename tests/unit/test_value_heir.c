@@ -496,7 +496,7 @@ START_TEST(test_rows)
     push(1, 3, 0);
     all_tell();
     ck_assert_int_eq(heard[1].status, BPS_ERR_STATE);
-    ck_assert_ptr_nonnull(strstr(heard[1].text, "no worker that is there has all of it"));
+    ck_assert_ptr_nonnull(strstr(heard[1].text, "no remaining worker has all of it"));
     broadcast(2, 3, 3);
     push_row(1, 4, 1);
     ck_assert_uint_eq(heard[1].failures, 1);
