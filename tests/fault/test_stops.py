@@ -24,6 +24,8 @@ class TooLong(unittest.TestCase):
 
     def stop(self, steps, victim, servers=1, timeout=2):
         settings = [f"cluster.peer_timeout={timeout}s", "log.level=debug", "server.shards=1"]
+        if victim == "scheduler":
+            settings.append("cluster.rendezvous_timeout=20s")  # the others wait for another one
         with cluster.ByHand(steps, servers=servers, settings=settings) as job:
             if steps is GATHERING:
                 job.wait_joined("worker 0")
