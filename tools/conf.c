@@ -15,12 +15,12 @@ static const char help_text[] =
     "       byteps conf sample\n"
     "\n"
     "check reads the configuration as a process of a job would, opens the plugins\n"
-    "that it names, and prints what it has read, and every problem, or that all is\n"
-    "well. show prints the values in effect, in the form of a configuration file.\n"
+    "that it names, and prints the files that it has read and every problem found.\n"
+    "show prints the values in effect, in the form of a configuration file.\n"
     "sample prints a commented file with all keys and with the options of all plugins\n"
     "installed here.\n"
     "\n" BPS_CMD_CONF_HELP
-    "      --origin           show: tell where each value comes from\n"
+    "      --origin           show: also print where each value comes from\n"
     "      --json             print JSON; sizes are in bytes, times in seconds\n"
     "      --help             print this\n";
 /* clang-format on */
@@ -93,7 +93,8 @@ static int dispatch(int argc, char **argv, struct bps_conf_command *command)
         return unknown(word);
     }
     if (argc > 2 || (argc > 1 && (sample || command->conf.file != NULL))) {
-        return bps_cmd_usage("conf", sample ? "sample takes no argument '%s'" : "one file too many: '%s'",
+        return bps_cmd_usage("conf",
+                             sample ? "sample takes no argument '%s'" : "unexpected argument '%s'; expected one file",
                              argv[argc - 1]);
     }
     if ((command->json && sample) || (command->origin && !show)) {

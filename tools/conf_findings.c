@@ -108,7 +108,7 @@ void bps_findings_note(void *arg, const char *text)
 static void print_end(const struct bps_findings *findings)
 {
     const char *sources = findings->sources.data;
-    printf("read: %s\n", sources != NULL ? sources : "nothing, so that all is default");
+    printf("read: %s\n", sources != NULL ? sources : "no file, so that all values are defaults");
     if (findings->problems == 0) {
         printf("%s: ok\n", findings->file != NULL ? findings->file : "configuration");
     }

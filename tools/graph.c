@@ -30,7 +30,7 @@ static const char help_text[] =
     "Builds the stage graph of the configuration, as a worker and a server would, and\n"
     "prints it.\n"
     "\n"
-    "      --explain          tell which plugin each stage uses and what was\n"
+    "      --explain          show which plugin each stage uses and what was\n"
     "                         negotiated\n"
     "      --dot              print it in the language of graphviz\n"
     "      --json             print JSON\n" BPS_PLAN_HELP

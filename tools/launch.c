@@ -24,7 +24,7 @@ static int help(void)
     fputs("Usage: byteps launch [OPTIONS] [--] COMMAND [ARGUMENT]...\n"
           "       bpslaunch [OPTIONS] COMMAND [ARGUMENT]...\n"
           "\n"
-          "Starts what this machine does in a job; environment variables tell what that is:\n"
+          "Starts the processes of this machine in a job, as environment variables state:\n"
           "\n"
           "  DMLC_ROLE            worker, server or scheduler; the last two need no COMMAND\n"
           "  DMLC_NUM_WORKER      number of machines that run workers\n"
@@ -152,7 +152,7 @@ static int launch_workers(bool distributed, char **command)
 {
     long count, id;
     if (!*command) {
-        return bps_cmd_usage(NAME, "no command to run; expected such as: bpslaunch python3 train.py");
+        return bps_cmd_usage(NAME, "no command to run; expected for example: bpslaunch python3 train.py");
     }
     if (!local_size(&count) || !read_number("DMLC_WORKER_ID", 0, 65535, &id)) {
         return BPS_EXIT_FAILURE;

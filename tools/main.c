@@ -18,15 +18,15 @@ struct command {
 static const struct command commands[] = {
     {"run", "start a whole job: scheduler, servers and workers", bps_cmd_run},
     {"launch", "start the processes of one machine by DMLC_ variables", bps_cmd_launch},
-    {"server", "sum what the workers push", bps_cmd_server},
-    {"scheduler", "bring the members of a job together", bps_cmd_scheduler},
+    {"server", "run a summation server", bps_cmd_server},
+    {"scheduler", "run the scheduler of a job", bps_cmd_scheduler},
     {"conf", "check, show or sample the configuration", bps_cmd_conf},
     {"plugin", "list the plugins, describe, check, measure or begin one", bps_cmd_plugin},
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
     {"trace", "join the timelines of a job, show where each step spent its time", bps_cmd_trace},
     {"bench", "measure push_pull, a transport, the reducer or a training", bps_cmd_bench},
-    {"python", "let a Python find the package byteps", bps_cmd_python},
+    {"python", "make the package byteps importable in a Python", bps_cmd_python},
     {"info", "show information about this installation and this machine", bps_cmd_info},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

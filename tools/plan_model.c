@@ -219,7 +219,7 @@ static bps_status read_line(struct model_file *f, char *line)
     size_t n = 0;
     for (char *w = strtok_r(line, " \t\r\n", &rest); w != NULL && w[0] != '#'; w = strtok_r(NULL, " \t\r\n", &rest)) {
         if (n == 3) {
-            return refuse(f, "%s is too much; expected NAME COUNT TYPE, such as 'fc.weight 2048000 float32'",
+            return refuse(f, "unexpected %s; expected NAME COUNT TYPE, such as 'fc.weight 2048000 float32'",
                           bps_shown(w).text);
         }
         word[n++] = w;

@@ -321,7 +321,7 @@ static int no_such_name(const struct rows *rows, const char *name)
     if (near) {
         return bps_cmd_failure("plugin", "there is no plugin '%s'; did you mean '%s'?", name, near);
     }
-    return bps_cmd_failure("plugin", "there is no plugin '%s'; 'byteps plugin list' shows what there is", name);
+    return bps_cmd_failure("plugin", "there is no plugin '%s'; 'byteps plugin list' shows all plugins", name);
 }
 
 /* Which of the rows is meant. A plugin that is hidden by another of its kind and name is not counted. */

@@ -162,7 +162,7 @@ static int make_folder(const struct kit *kit, const char *name)
 
     if (mkdir(name, 0777) != 0) {
         return errno == EEXIST
-                   ? bps_cmd_failure("plugin", "there is a '%s' here already; take another name or folder", name)
+                   ? bps_cmd_failure("plugin", "'%s' already exists here; choose another name or folder", name)
                    : bps_cmd_failure("plugin", "cannot make the folder '%s': %s", name, strerror(errno));
     }
     for (size_t i = 0; result == 0 && kit->files[i]; i++) {

@@ -145,7 +145,7 @@ static void ask(struct bps_serves *serves)
     if (whole && WIFEXITED(status) && WEXITSTATUS(status) == 127) {
         snprintf(serves->problem, sizeof serves->problem, "there is no python3 in the PATH");
     } else if (!whole || status != 0 || !understand(serves, text)) {
-        snprintf(serves->problem, sizeof serves->problem, "the python3 of the PATH does not tell");
+        snprintf(serves->problem, sizeof serves->problem, "the python3 of the PATH does not report its packages");
         serves->python[0] = '\0';
     }
 }

@@ -37,11 +37,10 @@ static int find_by_name(const char *plugin, uint32_t kind, struct bps_plugin_whi
         return bps_cmd_failure("plugin", "%s", report.text);
     }
     if (found.count == 0) {
-        return bps_cmd_failure(
-            "plugin",
-            "there is no plugin '%s' here; 'byteps plugin list' shows what there is, and a file is named "
-            "by its path, such as ./stage_half.so",
-            plugin);
+        return bps_cmd_failure("plugin",
+                               "there is no plugin '%s' here; 'byteps plugin list' shows all plugins, and a file is "
+                               "named by its path, such as ./stage_half.so",
+                               plugin);
     }
     if (found.count > 1) {
         return bps_cmd_failure("plugin", "'%s' is the name of plugins of several kinds; add --kind", plugin);

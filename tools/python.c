@@ -67,12 +67,12 @@ int bps_cmd_python(int argc, char **argv)
             return bps_cmd_bad_option(NAME, code, argv);
         }
         if (what != 0 && what != code) {
-            return bps_cmd_usage(NAME, "one of --path, --install and --remove is enough");
+            return bps_cmd_usage(NAME, "expected only one of --path, --install and --remove");
         }
         what = code;
     }
     if (what == 0) {
-        return bps_cmd_usage(NAME, "say --path, --install or --remove");
+        return bps_cmd_usage(NAME, "expected --path, --install or --remove");
     }
     if (optind + (what != 'p') < argc) {
         return bps_cmd_usage(NAME, "unexpected argument '%s'", argv[argc - 1]);

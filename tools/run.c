@@ -67,7 +67,7 @@ static bool make_secret(void)
     char text[2 * sizeof(bytes) + 1];
     if (secret == NULL || *secret == '\0') {
         if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
-            bps_cmd_failure(BPS_RUN_NAME, "there are no random numbers for the secret of the job");
+            bps_cmd_failure(BPS_RUN_NAME, "cannot generate random numbers for the secret of the job");
             return false;
         }
         for (size_t i = 0; i < sizeof(bytes); i++) {
@@ -151,7 +151,8 @@ int bps_cmd_run(int argc, char **argv)
     bps_run_leave_outer();
     int status = bps_run_options_parse(argc, argv, &options);
     if (status < 0 && options.caller && !bps_run_follow(options.caller)) {
-        status = bps_cmd_failure(BPS_RUN_NAME, "--caller: process %d is not our parent", (int)options.caller);
+        status =
+            bps_cmd_failure(BPS_RUN_NAME, "--caller: process %d is not the parent of this one", (int)options.caller);
     }
     if (status < 0) {
         status = bps_run_guarded(BPS_RUN_NAME, manage, &options);

@@ -21,12 +21,12 @@ static char *find(const char *name)
 int bps_run_as_check(const char *name)
 {
     if (strcmp(name, "horovod") != 0) {
-        return bps_cmd_usage(BPS_RUN_NAME, "--as: '%s' is nothing that BytePS stands in for; expected horovod", name);
+        return bps_cmd_usage(BPS_RUN_NAME, "--as: '%s' is not an API that BytePS provides; expected horovod", name);
     }
     char *file = find(name);
     int status = -1;
     if (access(file, R_OK) != 0) {
-        status = bps_cmd_failure(BPS_RUN_NAME, "--as %s: there is no %s; install BytePS anew", name, file);
+        status = bps_cmd_failure(BPS_RUN_NAME, "--as %s: there is no %s; reinstall BytePS", name, file);
     }
     free(file);
     return status;

@@ -82,7 +82,7 @@ static bps_status check(const struct bps_run_ask *ask, int wait, struct bps_repo
 {
     char name[32];
     if (ask->used == MOST) {
-        return bps_fail(why, BPS_ERR_CONF, "it has printed %u bytes and more", MOST);
+        return bps_fail(why, BPS_ERR_CONF, "it has printed %u bytes or more", MOST);
     }
     if (ask->killed) {
         return bps_fail(why, BPS_ERR_TIMEOUT, "it did not end within %d s", (int)(PATIENCE / BPS_S));

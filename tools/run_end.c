@@ -607,7 +607,7 @@ static void phase_is_over(struct bps_run *run)
 {
     switch (run->phase) {
     case BPS_RUN_STARTING:
-        bps_run_say(run, "the scheduler did not tell its address within %d s; ending the job",
+        bps_run_say(run, "the scheduler did not report its address within %d s; ending the job",
                     (int)(BPS_RUN_ANNOUNCE / BPS_S));
         bps_run_fail(run, BPS_EXIT_FAILURE);
         break;
@@ -618,7 +618,7 @@ static void phase_is_over(struct bps_run *run)
         kill_all(run);
         break;
     case BPS_RUN_KILLING:
-        bps_run_say(run, "some process of the job cannot be killed; leaving it");
+        bps_run_say(run, "a process of the job cannot be killed and is left running");
         run->childless = true;
         run->deadline = 0;
         break;

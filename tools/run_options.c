@@ -173,8 +173,8 @@ static int use_env(struct bps_run_options *o, char *text)
 static int use_time(const char *option, const char *text, uint64_t most, uint64_t *out)
 {
     if (bps_parse_time(text, out) != BPS_OK || *out == 0 || *out > most) {
-        return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a time above 0%s; expected such as 90, 30min or 2h", option,
-                             text, most == GRACE_LIMIT ? " and up to 1h" : "");
+        return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a time above 0%s; expected for example 90, 30min or 2h",
+                             option, text, most == GRACE_LIMIT ? " and up to 1h" : "");
     }
     return -1;
 }
@@ -214,7 +214,7 @@ static int use_count(const char *key, const char *text, int *out)
 static int use_workers(const char *text, struct bps_run_options *o)
 {
     if (strcmp(text, "p") == 0) {
-        return bps_cmd_usage(BPS_RUN_NAME, "-np: the number of workers is -n, as in byteps run -n 2");
+        return bps_cmd_usage(BPS_RUN_NAME, "-np: use -n for the number of workers, as in byteps run -n 2");
     }
     return use_count("workers", text, &o->plan.workers);
 }
@@ -420,8 +420,8 @@ static int use_script(struct bps_run_options *o)
 {
     const char *other = o->hosts ? "--hosts" : o->plan.workers >= 0 ? "--workers" : NULL;
     if (other) {
-        return bps_cmd_usage(BPS_RUN_NAME, "%s and --host-discovery-script: the script says it; leave %s out", other,
-                             other);
+        return bps_cmd_usage(BPS_RUN_NAME, "%s and --host-discovery-script: the script determines it; leave %s out",
+                             other, other);
     }
     if (!o->least) {
         return bps_cmd_usage(BPS_RUN_NAME, "--host-discovery-script needs --min-workers");
@@ -460,7 +460,8 @@ int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
     }
     o->command = argv + optind;
     if (!*o->command) {
-        return bps_cmd_usage(BPS_RUN_NAME, "no command to run; expected such as: byteps run -n 2 -- python3 train.py");
+        return bps_cmd_usage(BPS_RUN_NAME,
+                             "no command to run; expected for example: byteps run -n 2 -- python3 train.py");
     }
     if (o->tee && !o->log_dir) {
         return bps_cmd_usage(BPS_RUN_NAME, "--tee needs --log-dir");

@@ -341,12 +341,14 @@ static char *read_description(size_t *size)
     line[used] = '\0';
     if (sscanf(line, HEADER "%63s %zu", version, size) != 2 || *size == 0 || *size > SIZE_LIMIT) {
         bps_cmd_failure(BPS_RUN_NAME,
-                        "--part is for the use of 'byteps run --hosts' only; nothing to run came from there");
+                        "--part is for the use of 'byteps run --hosts' only, which has sent nothing to run");
         return NULL;
     }
     if (strcmp(version, bps_version()) != 0) {
-        bps_cmd_failure(BPS_RUN_NAME, "byteps is version %s here and %s where the job was started; install the same",
-                        bps_version(), version);
+        bps_cmd_failure(
+            BPS_RUN_NAME,
+            "byteps is version %s here and %s where the job was started; install the same version on all hosts",
+            bps_version(), version);
         return NULL;
     }
     char *text = bps_cmd_alloc(*size + 1, 1);
@@ -466,7 +468,7 @@ int bps_run_part_read(struct bps_run_options *o)
             *equals = '\0';
         }
         if (!equals || !take(o, entry, equals + 1, &nargs)) {
-            bps_cmd_failure(BPS_RUN_NAME, "cannot use what the job's start sent: '%s'", entry);
+            bps_cmd_failure(BPS_RUN_NAME, "invalid line in the description of the job: '%s'", entry);
             return BPS_EXIT_FAILURE;
         }
     }

@@ -18,7 +18,7 @@ static const char help_text[] =
     "\n"
     "Gathers the members of a job, hands out ranks, addresses and placement, and\n"
     "watches that all are alive. Listens on cluster.scheduler (port 0: a free one of\n"
-    "cluster.ports) and ends with the job. `byteps run` starts it by itself.\n"
+    "cluster.ports) and ends with the job. `byteps run` starts it automatically.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
     "                         once it listens, \"gathered\" once all have joined,\n"

@@ -57,19 +57,19 @@ static const char *read_arguments(const json_t *args, unsigned must, struct bps_
 {
     if (!argument(args, "tensor", (must & TENSOR) != 0, INT64_MAX, &out->tensor) ||
         !argument(args, "round", (must & TENSOR) != 0, INT64_MAX, &out->round)) {
-        return "its tensor and round are no numbers from 0 on";
+        return "its tensor and round are not numbers from 0 on";
     }
     if (!argument(args, "step", (must & STEP) != 0, INT64_MAX, &out->step)) {
-        return "its step is no number from 0 on";
+        return "its step is not a number from 0 on";
     }
     if (!argument32(args, "partition", false, &out->partition) ||
         !argument(args, "offset", false, INT64_MAX, &out->offset)) {
-        return "its partition and offset are no numbers from 0 on";
+        return "its partition and offset are not numbers from 0 on";
     }
     if (!argument32(args, "shard", (must & SHARD) != 0, &out->shard)) {
-        return "its shard is no number from 0 on";
+        return "its shard is not a number from 0 on";
     }
-    return argument32(args, "rank", (must & RANK) != 0, &out->rank) ? NULL : "its rank is no number from 0 on";
+    return argument32(args, "rank", (must & RANK) != 0, &out->rank) ? NULL : "its rank is not a number from 0 on";
 }
 
 static const char *read_times(const json_t *event, struct bps_cmd_trace_event *out)
@@ -77,10 +77,10 @@ static const char *read_times(const json_t *event, struct bps_cmd_trace_event *o
     const json_t *ts = json_object_get(event, "ts"), *dur = json_object_get(event, "dur");
     double begin = json_number_value(ts), duration = json_number_value(dur);
     if (!json_is_number(ts) || !(fabs(begin) <= MOMENT_LIMIT)) {
-        return "its ts is no number of microseconds";
+        return "its ts is not a number of microseconds";
     }
     if (!json_is_number(dur) || !(duration >= 0 && duration <= MOMENT_LIMIT)) {
-        return "its dur is no number of microseconds from 0 on";
+        return "its dur is not a number of microseconds from 0 on";
     }
     out->begin = llround(begin * 1000);
     out->end = out->begin + llround(duration * 1000);

@@ -108,10 +108,10 @@ size_t bps_cmd_trace_line(const struct bps_cmd_trace_file *file, size_t at)
 static int malformed(const struct bps_cmd_trace_file *file, size_t at, const char *what)
 {
     if (bps_cmd_trace_skip_space(file->text, file->size, at) == file->size) {
-        return bps_cmd_failure("trace", "%s: it ends in the middle; expected a timeline, which is a whole JSON object",
+        return bps_cmd_failure("trace", "%s: it is truncated; expected a timeline, which is a whole JSON object",
                                file->path);
     }
-    return bps_cmd_failure("trace", "%s:%zu: no JSON: %s; expected a timeline, which is a JSON object", file->path,
+    return bps_cmd_failure("trace", "%s:%zu: not JSON: %s; expected a timeline, which is a JSON object", file->path,
                            bps_cmd_trace_line(file, at), what);
 }
 
@@ -155,7 +155,7 @@ static int read_events(struct bps_cmd_trace *trace, uint32_t index, size_t at)
     struct bps_cmd_trace_walk walk;
     enum bps_cmd_trace_found found;
     if (!bps_cmd_trace_walk_begin(&walk, file->text, file->size, at) || walk.object) {
-        return malformed(file, walk.at, "\"traceEvents\" is no array");
+        return malformed(file, walk.at, "\"traceEvents\" is not an array");
     }
     while ((found = bps_cmd_trace_walk_next(&walk)) == BPS_CMD_TRACE_ITEM) {
         struct bps_cmd_trace_event event;
@@ -250,7 +250,7 @@ static int find_parts(const struct bps_cmd_trace_file *file, struct bps_cmd_trac
         }
     }
     if (found == BPS_CMD_TRACE_END && bps_cmd_trace_skip_space(file->text, file->size, walk.at) < file->size) {
-        return malformed(file, walk.at, "there is more after the last }");
+        return malformed(file, walk.at, "unexpected text after the last }");
     }
     return found == BPS_CMD_TRACE_END ? 0 : malformed(file, walk.at, "expected a key and a value after a comma, or }");
 }

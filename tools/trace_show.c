@@ -188,7 +188,8 @@ static void print_notes(const struct bps_cmd_trace *trace, const struct bps_cmd_
         printf("\n%" PRIu64 " events were lost where they were recorded.\n", lost);
     }
     if (error >= 100) {
-        printf("\nThe clocks of the members are known to %.1f ms only, and so is where 'wire'\nand 'others' meet.\n",
+        printf("\nThe clocks of the members agree within %.1f ms only; the boundary between\n'wire' and 'others' is no "
+               "more exact than that.\n",
                error / 1000);
     }
 }

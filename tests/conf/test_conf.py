@@ -254,7 +254,7 @@ class Check(Case):
         self.assertEqual(self.good("check", "a.conf", "--set", "worker.threads=4", "--set", "server.shards=1",
                                    **settings), read + "a.conf: ok\n")
         self.assertEqual(self.conf("check", "a.conf", "--set", "worker.threads=x", **settings).stdout, read)
-        self.assertEqual(self.conf("check", "c.conf").stdout, "read: nothing, so that all is default\n")
+        self.assertEqual(self.conf("check", "c.conf").stdout, "read: no file, so that all values are defaults\n")
 
     def findings(self, *args, status, **variables):
         """The JSON of `conf check`, with nothing beside it."""
@@ -293,7 +293,7 @@ class Check(Case):
         self.assertEqual(out, "note: BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
                               "note: DMLC_NUM_SERVERS is set, but is not a known variable; "
                               "did you mean DMLC_NUM_SERVER?\n"
-                              "read: nothing, so that all is default\nconfiguration: ok\n")
+                              "read: no file, so that all values are defaults\nconfiguration: ok\n")
 
 
 class Show(Case):
@@ -521,8 +521,8 @@ class Usage(Case):
             ("no command given; expected check, show or sample", []),
             ("unknown command 'chek'; did you mean 'check'?", ["chek"]),
             ("unknown command 'zzzzzz'; expected check, show or sample", ["zzzzzz"]),
-            ("one file too many: 'b'", ["check", "a", "b"]),
-            ("one file too many: 'b'", ["check", "--conf", "a", "b"]),
+            ("unexpected argument 'b'; expected one file", ["check", "a", "b"]),
+            ("unexpected argument 'b'; expected one file", ["check", "--conf", "a", "b"]),
             ("sample takes no argument 'a'", ["sample", "a"]),
             ("check takes no --origin", ["check", "--origin"]),
             ("sample takes no --json", ["sample", "--json"]),

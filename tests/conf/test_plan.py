@@ -625,7 +625,7 @@ class Bad(Case):
             ("m.txt: there is no tensor in it; expected lines NAME COUNT TYPE", "# nothing\n\n"),
             (f"m.txt:2: the count is missing; {expected}", "# x\na\n"),
             (f"m.txt:1: the data type is missing; {expected}", "a 5"),
-            (f'm.txt:1: "more" is too much; {expected}', "a 5 float32 more\n"),
+            (f'm.txt:1: unexpected "more"; {expected}', "a 5 float32 more\n"),
             ('m.txt:1: "five" is not a count; expected the number of elements', "a five float32\n"),
             ("m.txt:1: -5 is not a count; expected the number of elements", "a -5 float32\n"),
             ('m.txt:1: "1.5" is not a count; expected the number of elements', "a 1.5 float32\n"),

@@ -220,7 +220,7 @@ class Show(Case):
         line = worker(lost=3, clock_error_us=250)
         text = self.good("show", *self.write(w=line, s=server()))
         self.assertIn("\n3 events were lost where they were recorded.\n", text)
-        self.assertIn("\nThe clocks of the members are known to 0.2 ms only", text)
+        self.assertIn("\nThe clocks of the members agree within 0.2 ms only", text)
 
     def test_steps(self):
         self.write(w=worker(), s=server())
@@ -359,12 +359,12 @@ class Refused(Case):
         ending = "; expected a timeline that a member of a job or 'byteps trace merge' has written"
         whole = "expected a timeline, which is a"
         for text, message in (
-            ("", f"f: it ends in the middle; {whole} whole JSON object"),
-            (str(worker())[:-4], f"f: it ends in the middle; {whole} whole JSON object"),
-            (str(worker())[:900], f"f: it ends in the middle; {whole} whole JSON object"),
-            ("\n[]", f"f:2: no JSON: it does not begin with {{; {whole} JSON object"),
-            ("{}{", f"f:1: no JSON: there is more after the last }}; {whole} JSON object"),
-            ('{"a":1,,}', f"f:1: no JSON: expected a key and a value after a comma, or }}; {whole} JSON object"),
+            ("", f"f: it is truncated; {whole} whole JSON object"),
+            (str(worker())[:-4], f"f: it is truncated; {whole} whole JSON object"),
+            (str(worker())[:900], f"f: it is truncated; {whole} whole JSON object"),
+            ("\n[]", f"f:2: not JSON: it does not begin with {{; {whole} JSON object"),
+            ("{}{", f"f:1: not JSON: unexpected text after the last }}; {whole} JSON object"),
+            ('{"a":1,,}', f"f:1: not JSON: expected a key and a value after a comma, or }}; {whole} JSON object"),
             ("{}", 'f: there is no "byteps"' + ending),
             ('{"byteps":{"format":1}}', 'f: its "byteps" has no format or no job' + ending),
             ('{"byteps":{"format":2,"job":"a"}}', "f: its format is 2; this program reads format 1"),
@@ -372,9 +372,9 @@ class Refused(Case):
             ('{"byteps":{"format":1,"job":"a","member":"worker 0","rank":0}}',
              'f: there is no "traceEvents"; expected a timeline'),
             (str(worker()).replace('"rank":0', '"rank":1e999'),
-             f"f:2: no JSON: real number overflow near '1e999'; {whole} JSON object"),
+             f"f:2: not JSON: real number overflow near '1e999'; {whole} JSON object"),
             (str(worker()).replace('"traceEvents":[', '"traceEvents":[\n{"ph":NaN},'),
-             f"f:4: no JSON: invalid token near 'NaN'; {whole} JSON object"),
+             f"f:4: not JSON: invalid token near 'NaN'; {whole} JSON object"),
         ):
             with self.subTest(text[:40]):
                 self.bad(f"byteps trace: {message}\n", "show", *self.write(f=text))
@@ -382,14 +382,14 @@ class Refused(Case):
 
     def test_events_that_are_none(self):
         for change, why in (
-            ({"dur": -1}, "its dur is no number of microseconds from 0 on"),
-            ({"ts": 1e300}, "its ts is no number of microseconds"),
-            ({"ts": "1"}, "its ts is no number of microseconds"),
+            ({"dur": -1}, "its dur is not a number of microseconds from 0 on"),
+            ({"ts": 1e300}, "its ts is not a number of microseconds"),
+            ({"ts": "1"}, "its ts is not a number of microseconds"),
             ({"pid": -1}, "it has no ph, name, pid or tid as an event has"),
             ({"pid": 5}, "it is a worker's, but its pid is not that of a worker"),
-            ({"args": []}, "its tensor and round are no numbers from 0 on"),
-            ({"args": {"tensor": 1, "round": 1, "step": -1}}, "its step is no number from 0 on"),
-            ({"cat": "answer", "args": {"tensor": 1, "round": 1}}, "its rank is no number from 0 on"),
+            ({"args": []}, "its tensor and round are not numbers from 0 on"),
+            ({"args": {"tensor": 1, "round": 1, "step": -1}}, "its step is not a number from 0 on"),
+            ({"cat": "answer", "args": {"tensor": 1, "round": 1}}, "its rank is not a number from 0 on"),
         ):
             line = worker()
             line.events += 3 * [{**line.events[3], **change}]

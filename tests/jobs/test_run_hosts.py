@@ -347,10 +347,10 @@ class Part(unittest.TestCase):
             (b"byteps-part 99.0.0 10\n0123456789", "byteps is version"),
             (f"byteps-part {self.VERSION} 99999999999\n".encode(), "is for the use of"),
             (f"byteps-part {self.VERSION} 10\nabc".encode(), "the connection ended before"),
-            (f"byteps-part {self.VERSION} 4\nabc\0".encode(), "cannot use what the job's start sent"),
-            (f"byteps-part {self.VERSION} 6\nab=cde".encode(), "cannot use what the job's start sent"),
+            (f"byteps-part {self.VERSION} 4\nabc\0".encode(), "invalid line in the description of the job"),
+            (f"byteps-part {self.VERSION} 6\nab=cde".encode(), "invalid line in the description of the job"),
             (f"byteps-part {self.VERSION} 8\nprefix=1".encode(), "not complete"),
-            (f"byteps-part {self.VERSION} 12\nmachines=-1\0".encode(), "cannot use"),
+            (f"byteps-part {self.VERSION} 12\nmachines=-1\0".encode(), "invalid line"),
             (f"byteps-part {self.VERSION} 13\ndir=/nowhere\0".encode(), "cannot change to"),
         ):
             with self.subTest(data):

@@ -105,7 +105,7 @@ static bps_status refuse(struct bps_report *report)
     if (has(OPEN_SAYS_NOTHING)) {
         return BPS_ERR_INVALID;
     }
-    BPS_REPORT(report, "there is no memory");
+    BPS_REPORT(report, "out of memory");
     return BPS_ERR_NOMEM;
 }
 

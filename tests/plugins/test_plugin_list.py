@@ -92,8 +92,8 @@ class Serves(unittest.TestCase):
         for script in ("exit 3", "echo /opt/python3", "yes", "kill -9 $$", "printf '/opt/python3\\n2.13'"):
             with self.subTest(script=script):
                 lines, objects = self.both(self.stand_in(script))
-                self.assertEqual(lines[1], "serves second: the python3 of the PATH does not tell")
-                self.assertEqual(objects[1]["problem"], "the python3 of the PATH does not tell")
+                self.assertEqual(lines[1], "serves second: the python3 of the PATH does not report its packages")
+                self.assertEqual(objects[1]["problem"], "the python3 of the PATH does not report its packages")
                 self.assertIsNone(objects[1]["python"])
 
     def test_no_python(self):

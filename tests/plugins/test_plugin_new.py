@@ -59,7 +59,7 @@ class New(installation.Case):
             with self.subTest(words):
                 self.assertIn(text, self.run_in(self.work, "byteps", "plugin", "new", *words, status=2).stderr)
         result = self.run_in(self.work, "byteps", "plugin", "new", "stage", "taken", status=1)
-        self.assertIn("there is a 'taken' here already; take another name or folder", result.stderr)
+        self.assertIn("'taken' already exists here; choose another name or folder", result.stderr)
         self.assertEqual(os.listdir(self.work), ["taken"])
 
 

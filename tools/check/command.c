@@ -76,10 +76,10 @@ int bps_plugin_check(const struct bps_check_request *request)
     int result = bps_plugin_check_set(request->set, request->nset);
     result = result == 0 ? bps_plugin_find(request->plugin, request->kind, &which) : result;
     if (result == 0 && which.kind == BPS_KIND_FRAMEWORK) {
-        result = bps_cmd_failure("plugin",
-                                 "'%s' is a framework binding, which there is no suite for: its own tests "
-                                 "have to be run by its framework",
-                                 which.name);
+        result = bps_cmd_failure(
+            "plugin",
+            "'%s' is a framework binding, which has no conformance suite: run its own tests with its framework",
+            which.name);
     } else if (result == 0) {
         struct bps_check_plugin plugin = {which.kind, "", which.path, request->set, request->nset};
         memcpy(plugin.name, which.name, sizeof plugin.name);

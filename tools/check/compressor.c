@@ -179,7 +179,7 @@ static void look_at_written(const struct bps_coder *coder, struct way *way, size
 {
     size_t bytes = count * coder->size, kept = bytes;
     uint8_t *first = malloc(bytes);
-    BPS_CHECK(coder->check, first != NULL, "there is no memory");
+    BPS_CHECK(coder->check, first != NULL, "out of memory");
     memset(way->dst.at, 0x5a, bytes);
     decode(coder, way, count);
     memcpy(first, way->dst.at, bytes);
@@ -189,7 +189,7 @@ static void look_at_written(const struct bps_coder *coder, struct way *way, size
         kept = first[i] == 0x5a && way->dst.at[i] == 0xa5 ? i : bytes;
     }
     BPS_CHECK(coder->check, kept == bytes, "it has not written byte %zu of dst, which has %zu", kept, bytes);
-    BPS_CHECK(coder->check, memcmp(first, way->dst.at, bytes) == 0, "it makes other elements of the same bytes");
+    BPS_CHECK(coder->check, memcmp(first, way->dst.at, bytes) == 0, "it decodes the same bytes to different elements");
     free(first);
 }
 
@@ -230,7 +230,7 @@ static void encode_again(struct bps_coder *coder)
         memset(way.coded.at, 0xa5, way.coded.bytes);
         size_t bytes = bps_coder_encode(coder, way.src.at, counts[i], &draws, way.coded.at);
         BPS_CHECK(coder->check, bytes == way.bytes && memcmp(way.wire.at, way.coded.at, bytes) == 0,
-                  "it makes other bytes of the same elements and random numbers, or leaves some unwritten");
+                  "it encodes the same elements and random numbers to different bytes, or leaves some unwritten");
         free_way(&way);
     }
 }
@@ -259,7 +259,7 @@ static void add(struct bps_coder *coder)
         for (size_t k = 0; k < count; k++) {
             double wanted = bps_coder_element(coder, way.src.at, k), found = bps_coder_element(coder, sum.at, k);
             BPS_CHECK(coder->check, wanted == found,
-                      "element %zu is %.9g; expected %.9g, what stood there and what decode makes", k, found, wanted);
+                      "element %zu is %.9g; expected %.9g, the old element plus that of decode", k, found, wanted);
         }
         bps_guarded_free(&sum);
         free_way(&way);
@@ -354,7 +354,7 @@ static void lose(struct bps_coder *coder)
     struct way way = new_way(coder, SLICE, 0);
     double *gradient = calloc(3, SLICE * sizeof *gradient), *kept = gradient + SLICE, *sum = kept + SLICE;
     double norm = 0, once = 0, after = 0;
-    BPS_CHECK(coder->check, gradient != NULL, "there is no memory");
+    BPS_CHECK(coder->check, gradient != NULL, "out of memory");
     for (size_t i = 0; i < SLICE; i++) {
         gradient[i] = bps_coder_element(coder, way.src.at, i);
         norm += gradient[i] * gradient[i];
@@ -436,7 +436,7 @@ static void code_in_threads(struct bps_coder *coder)
                  IN_THREAD, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
         BPS_CHECK(coder->check, pthread_create(&workers[i].thread, NULL, code_many, &workers[i]) == 0,
-                  "there is no thread");
+                  "cannot start a thread");
     }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);

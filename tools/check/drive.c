@@ -34,7 +34,7 @@ bool bps_check_drive(struct bps_check *check, bool (*done)(void *arg), void *arg
     struct wish wish = {check->loop, done, arg};
     struct bps_timer *deadline = bps_loop_timer(check->loop, (uint64_t)(seconds * 1e9), 0, stop, check->loop);
     struct bps_poller *poller = bps_loop_poller(check->loop, look, may_sleep, &wish);
-    BPS_CHECK(check, deadline != NULL && poller != NULL, "there is no memory for the test");
+    BPS_CHECK(check, deadline != NULL && poller != NULL, "out of memory for the test");
     if (!done(arg)) {
         bps_loop_run(check->loop);
     }

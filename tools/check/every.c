@@ -26,11 +26,11 @@ static void check_file(struct bps_check *check)
     const struct bps_note_body *note = NULL;
     for (uint32_t i = 0; i < elf.notes; i++) {
         bool same = elf.note[i].kind == check->plugin->kind && strcmp(elf.note[i].name, check->plugin->name) == 0;
-        BPS_CHECK(check, !same || note == NULL, "two notes are of the same %s %s", bps_kind_name(elf.note[i].kind),
+        BPS_CHECK(check, !same || note == NULL, "it has two notes for the same %s %s", bps_kind_name(elf.note[i].kind),
                   elf.note[i].name);
         note = same ? &elf.note[i] : note;
     }
-    BPS_CHECK(check, note != NULL, "no note is of this plugin");
+    BPS_CHECK(check, note != NULL, "it has no note for this plugin");
     BPS_CHECK(check, strcmp(note->version, loaded->module->version) == 0, "its note has version '%s', its module '%s'",
               note->version, loaded->module->version);
     BPS_CHECK(check, loaded->plugin->summary != NULL && loaded->plugin->summary[0] != '\0', "it has no summary");
@@ -70,7 +70,7 @@ static void check_describe(struct bps_check *check)
         memset(text, '#', sizeof text);
         bps_check_at(check, "describe, with room for %zu bytes", rooms[i]);
         describe(instance->self, text, rooms[i]);
-        BPS_CHECK(check, memchr(text, '\0', rooms[i]) != NULL, "the text has no end");
+        BPS_CHECK(check, memchr(text, '\0', rooms[i]) != NULL, "the text is not terminated");
         BPS_CHECK(check, text[rooms[i]] == '#', "it has written beyond them");
         BPS_CHECK(check, strpbrk(text, "\n\r\t\x1b") == NULL, "the text is not one line: \"%s\"", text);
     }

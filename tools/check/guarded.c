@@ -22,7 +22,7 @@ struct bps_guarded bps_guarded_new(struct bps_check *check, const char *name, si
     struct bps_guarded out = {.bytes = bytes, .mapped = room + 2 * page, .name = name};
     out.map = mmap(NULL, out.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     bool there = out.map != MAP_FAILED && (room == 0 || mprotect(out.map + page, room, PROT_READ | PROT_WRITE) == 0);
-    BPS_CHECK(check, there, "there is no memory for %zu bytes of %s", bytes, name);
+    BPS_CHECK(check, there, "out of memory for %zu bytes of %s", bytes, name);
     out.at = end == BPS_GUARDED_FRONT ? out.map + page : out.map + page + room - bytes;
     for (size_t i = 0; i < LIVE; i++) {
         if (live[i].map == NULL) {

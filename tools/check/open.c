@@ -58,7 +58,7 @@ static bps_status fill(struct bps_check *check, struct bps_instance *instance, c
     struct bps_arena arena = {0};
     const struct bps_conf_node *group = option_group(check->plugin, &arena, option, value);
     instance->options = calloc(1, plugin->options_size + 1);
-    BPS_CHECK(check, group != NULL && instance->options != NULL, "there is no memory for options");
+    BPS_CHECK(check, group != NULL && instance->options != NULL, "out of memory for options");
     bps_status status = bps_conf_options(group, "check", bps_kind_members(plugin->kind),
                                          plugin->options != NULL ? plugin->options : none, instance->options, report);
     bps_arena_free(&arena);
@@ -94,7 +94,7 @@ static bps_status open_it(struct bps_check *check, struct bps_instance *instance
     BPS_CHECK(check, status == BPS_OK || status == BPS_ERR_NOMEM || report->text[0] != '\0',
               "open returns %d (%s) without a text in the report; BPS_REPORT() writes it", status,
               bps_strerror(status));
-    BPS_CHECK(check, memchr(report->text, '\0', sizeof report->text) != NULL, "the report of open has no end");
+    BPS_CHECK(check, memchr(report->text, '\0', sizeof report->text) != NULL, "the report of open is not terminated");
     return status;
 }
 
@@ -102,12 +102,12 @@ bps_status bps_check_try(struct bps_check *check, const char *option, const char
                          struct bps_report *report)
 {
     struct bps_instance *instance = calloc(1, sizeof *instance);
-    BPS_CHECK(check, instance != NULL, "there is no memory for an instance");
+    BPS_CHECK(check, instance != NULL, "out of memory for an instance");
     *report = (struct bps_report){""};
     instance->loaded = bps_check_load(check);
     instance->ops = instance->loaded->ops;
     instance->host = bps_host_new("check", check->loop);
-    BPS_CHECK(check, instance->host != NULL, "there is no memory for an instance");
+    BPS_CHECK(check, instance->host != NULL, "out of memory for an instance");
     instance->names =
         (struct bps_plugin_names){.plugin = instance->loaded->plugin->name, .instance = instance->host->instance};
     memcpy(instance->name, "check", sizeof "check");

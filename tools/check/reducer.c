@@ -88,7 +88,8 @@ static void check_kernels(struct bps_check *check)
         for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
             bool none = op == BPS_AVERAGE && (oracle_is_float(dtype) || dtype == BPS_BOOL);
             bool has = bps_summer_kernels(&summer, op, dtype);
-            BPS_CHECK(check, !has || !none, "it has kernels; this average is a sum with a divisor, or is not there");
+            BPS_CHECK(check, !has || !none,
+                      "it has kernels; this average is a sum with a divisor, or is not supported");
             found += has;
             if (!has && !none) {
                 bps_check_note(check, "no %s of %s", bps_op_name(op), bps_dtype_name(dtype));
@@ -238,7 +239,7 @@ static void steps_are_right(const struct bps_summer *summer, const struct exampl
     struct bps_summands total = bps_summands_new(summer, "acc", acc, e->count, e->slack % 63 + 1);
     struct bps_summands dst = bps_summands_new(summer, "dst", summer->dtype, e->count, e->slack);
     uint8_t *right = calloc(e->count + 1, oracle_size(acc));
-    BPS_CHECK(summer->check, right != NULL, "there is no memory");
+    BPS_CHECK(summer->check, right != NULL, "out of memory");
     oracle_first(summer->dtype, right, src[0].at, e->count, scales[0]);
     bool over = e->in_place && acc == summer->dtype;
     if (over) {
@@ -294,7 +295,7 @@ static void is_right(const struct bps_summer *summer, const struct example *e)
     const double *scales = e->scaled && summer->dtype != BPS_BOOL ? some_scales : no_scales;
     struct bps_summands src[MOST_SOURCES];
     uint8_t *expected = calloc(e->count + 1, oracle_size(summer->dtype));
-    BPS_CHECK(summer->check, expected != NULL, "there is no memory");
+    BPS_CHECK(summer->check, expected != NULL, "out of memory");
     for (unsigned i = 0; i < e->n; i++) {
         src[i] = bps_summands_new(summer, "src", summer->dtype, e->count, ((i + 1) * e->slack) % 64);
     }

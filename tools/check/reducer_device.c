@@ -149,7 +149,7 @@ static void mark_no_device(struct device *device, int32_t index)
     const struct bps_device stream = {.type = device->ops->type, .index = index};
     struct bps_mark *mark = NULL;
     struct bps_report report = {""};
-    bps_check_at(device->check, "mark of device %d, which there is not", index);
+    bps_check_at(device->check, "mark of device %d, which does not exist", index);
     bps_status status = device->ops->mark(device->instance->self, &stream, &mark, &report);
     BPS_CHECK(device->check, status == BPS_ERR_INVALID, "it returns %d; expected BPS_ERR_INVALID", status);
     BPS_CHECK(device->check, report.text[0] != '\0', "it returns BPS_ERR_INVALID without a text in the report");
@@ -320,7 +320,7 @@ enum { COUNT = 301 };
 static void expect(struct bps_check *check, struct bps_reduction *r, uint8_t *expected)
 {
     uint8_t *acc = calloc(COUNT, oracle_size(oracle_accumulator(r->dtype)));
-    BPS_CHECK(check, acc != NULL, "there is no memory");
+    BPS_CHECK(check, acc != NULL, "out of memory");
     oracle_first(r->dtype, acc, r->src[0], COUNT, r->scales != NULL ? r->scales[0] : 1);
     for (unsigned i = 1; i < r->n; i++) {
         oracle_fold(r->op, r->dtype, acc, r->src[i], COUNT, r->scales != NULL ? r->scales[i] : 1);
@@ -381,7 +381,8 @@ void bps_check_device_reductions(struct bps_check *check)
         for (uint32_t dtype = 0; op != BPS_AVERAGE && dtype < BPS_DTYPES; dtype++) {
             bps_check_at(check, "can_reduce, %s of %s", bps_op_name(op), bps_dtype_name(dtype));
             bool can = device.ops->can_reduce(self, 0, op, dtype);
-            BPS_CHECK(check, can == device.ops->can_reduce(self, 0, op, dtype), "it does not say the same each time");
+            BPS_CHECK(check, can == device.ops->can_reduce(self, 0, op, dtype),
+                      "it does not return the same each time");
             if (can) {
                 reduce_some(&device, op, dtype);
             }

@@ -24,7 +24,7 @@ struct bps_exact *bps_summer_exact(const struct bps_summer *summer, const void *
 {
     struct bps_exact *exact = calloc(count + 1, sizeof *exact);
     void *scaled = calloc(count + 1, sizeof(double));
-    BPS_CHECK(summer->check, exact != NULL && scaled != NULL, "there is no memory");
+    BPS_CHECK(summer->check, exact != NULL && scaled != NULL, "out of memory");
     for (unsigned j = 0; j < n; j++) {
         oracle_first(summer->dtype, scaled, src[j], count, scales != NULL ? scales[j] : 1);
         for (size_t i = 0; i < count; i++) {
@@ -58,7 +58,7 @@ void bps_summer_near(const struct bps_summer *summer, const void *got, const voi
         }
         long double right = exact[i].sum * (long double)factor, most = allowed(dtype, &exact[i], n, factor);
         BPS_CHECK(summer->check, fabsl(x - right) <= most,
-                  "dst: element %zu of %zu is %.17Lg; expected %.17Lg, or what is off by at most %.3Lg, as the kernels "
+                  "dst: element %zu of %zu is %.17Lg; expected %.17Lg, with an error of at most %.3Lg, as the kernels "
                   "are `compensated`",
                   i, count, x, right, most);
     }

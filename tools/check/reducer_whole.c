@@ -159,7 +159,7 @@ static void reduce_in_threads(struct bps_summer *summer)
     }
     for (unsigned i = 0; i < THREADS; i++) {
         BPS_CHECK(summer->check, pthread_create(&workers[i].thread, NULL, reduce_many, &workers[i]) == 0,
-                  "there is no thread");
+                  "cannot start a thread");
     }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);

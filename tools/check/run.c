@@ -107,7 +107,7 @@ _Noreturn static void run_here(const struct bps_check_plugin *plugin, const stru
     catch_faults();
     check.loop = bps_loop_new();
     if (check.loop == NULL) {
-        bps_check_fail(&check, "there is no memory for the test");
+        bps_check_fail(&check, "out of memory for the test");
     }
     test->run(&check);
     fflush(stdout);
@@ -176,7 +176,7 @@ static void judge(const struct bps_check_page *page, int status, bool in_time, d
                   struct bps_check_outcome *out)
 {
     if (!in_time) {
-        fail_outcome(out, page, "has not ended within %g s", limit);
+        fail_outcome(out, page, "did not end within %g s", limit);
     } else if (page->result == BPS_CHECK_FAILED) {
         fail_outcome(out, page, "%s", page->text);
     } else if (WIFSIGNALED(status)) {
@@ -185,8 +185,8 @@ static void judge(const struct bps_check_page *page, int status, bool in_time, d
         fail_outcome(out, page, "the plugin has ended the process with status %d", WEXITSTATUS(status));
     } else if (printed != NULL) {
         fail_outcome(out, page,
-                     "the plugin prints to standard output, which is the application's: \"%.200s\"; "
-                     "host->log() is there for messages",
+                     "the plugin prints to standard output, which belongs to the application: \"%.200s\"; use "
+                     "host->log() for messages",
                      printed);
     } else {
         out->result = page->result;

@@ -250,7 +250,7 @@ static void free_pair(struct pair *pair)
 static void run_ordinary(const struct bound *bound, const void *src, void *dst, size_t count)
 {
     bps_status status = run_task(bound, src, dst, count);
-    BPS_CHECK(bound->check, status == BPS_OK, "it fails with %d (%s), of small numbers", status, bps_strerror(status));
+    BPS_CHECK(bound->check, status == BPS_OK, "it fails with %d (%s) for small numbers", status, bps_strerror(status));
 }
 
 /* A byte that keeps what stood there before, whatever that was, was not written. */
@@ -258,7 +258,7 @@ static void check_written(const struct bound *bound, const struct pair *pair, si
 {
     size_t bytes = pair->dst.bytes, kept = bytes;
     uint8_t *first = malloc(bytes + 1);
-    BPS_CHECK(bound->check, first != NULL, "there is no memory");
+    BPS_CHECK(bound->check, first != NULL, "out of memory");
     memset(pair->dst.at, 0x5a, bytes);
     run_ordinary(bound, pair->src.at, pair->dst.at, count);
     memcpy(first, pair->dst.at, bytes);
@@ -317,7 +317,7 @@ static void compare_places(struct bound *bound, size_t count)
 {
     size_t bytes = count * bps_dtype_size(bound->tensor.dtype);
     uint8_t *results = calloc(3, bytes);
-    BPS_CHECK(bound->check, results != NULL, "there is no memory");
+    BPS_CHECK(bound->check, results != NULL, "out of memory");
     for (size_t i = 0; i < 3; i++) {
         result_of(bound->check, bound, count, i == 2, results + i * bytes);
     }
@@ -406,7 +406,7 @@ static void run_in_threads(struct bound *bound, size_t count)
         struct worker *one = &workers[i];
         *one = (struct worker){.bound = bound, .pair = new_pair(bound, count, BPS_GUARDED_BACK, i)};
         one->expected = calloc(1, one->pair.dst.bytes);
-        BPS_CHECK(bound->check, one->expected != NULL, "there is no memory");
+        BPS_CHECK(bound->check, one->expected != NULL, "out of memory");
         run_ordinary(bound, one->pair.src.at, one->pair.dst.at, count);
         memcpy(one->expected, one->pair.dst.at, one->pair.dst.bytes);
         run_ordinary(bound, one->pair.src.at, one->pair.dst.at, count);
@@ -416,7 +416,7 @@ static void run_in_threads(struct bound *bound, size_t count)
     bps_check_at(bound->check, "run, %s, %zu elements, on %d threads", bound->at, count, THREADS);
     for (unsigned i = 0; i < THREADS; i++) {
         int error = pthread_create(&workers[i].thread, NULL, run_many, &workers[i]);
-        BPS_CHECK(bound->check, error == 0, "there is no thread");
+        BPS_CHECK(bound->check, error == 0, "cannot start a thread");
     }
     for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(workers[i].thread, NULL);

@@ -75,7 +75,7 @@ static void run_in_order(struct round *round, bool backwards, int fill)
                  TENSORS, backwards ? ", in another order" : "");
     bps_status status = ops_of(round)->run_all(round->instance->self, task, state, TENSORS, &report);
     BPS_CHECK(round->check, status <= 0, "it returns %d; allowed are BPS_OK and BPS_ERR_*", status);
-    BPS_CHECK(round->check, status == BPS_OK, "it fails, of small numbers: %s", report.text);
+    BPS_CHECK(round->check, status == BPS_OK, "it fails for small numbers: %s", report.text);
 }
 
 /* By an instance of its own; the results go to `out`. False: the stage leaves such tensors out. */
@@ -115,7 +115,7 @@ void bps_check_run_all(struct bps_check *check)
             if (run_round(check, op, dtype, false, 0, first)) {
                 run_round(check, op, dtype, false, 0xff, again);
                 BPS_CHECK(check, memcmp(first, again, sizeof first) == 0,
-                          "it has not written all of dst, or makes another result each time");
+                          "it has not written all of dst, or its result differs each time");
                 run_round(check, op, dtype, true, 0, other);
                 BPS_CHECK(check, memcmp(first, other, sizeof first) == 0,
                           "the result depends on the order of the tasks");

@@ -20,7 +20,7 @@ static void check_query(struct bps_check *check)
     BPS_CHECK(check, attr->device_bytes == 0 || side.ops->attach != NULL,
               "its field `device_bytes` is %u, but it has no attach", attr->device_bytes);
     bool same = attr->lanes == again->lanes && attr->local == again->local && attr->device_bytes == again->device_bytes;
-    BPS_CHECK(check, same, "it does not say the same each time");
+    BPS_CHECK(check, same, "it does not return the same each time");
     bps_side_close(&side);
 }
 

@@ -41,7 +41,7 @@ static void check_local_host(struct bps_end *end, struct bps_side *other)
     memset(host, '#', sizeof host);
     bps_check_at(end->check, "local_host");
     end->side->ops->local_host(end->channel, host, sizeof host);
-    BPS_CHECK(end->check, host[0] != '#' && memchr(host, '\0', sizeof host) != NULL, "the text has no end");
+    BPS_CHECK(end->check, host[0] != '#' && memchr(host, '\0', sizeof host) != NULL, "the text is not terminated");
     snprintf(address, sizeof address, "%s:0", host);
     bps_check_at(end->check, "listen %s, the local_host of a channel with a port", address);
     bps_status status =

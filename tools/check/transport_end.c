@@ -95,7 +95,7 @@ static struct bps_region share(struct bps_check *check, const struct bps_guarded
                  fcntl(region.fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0 &&
                  mmap(region.memory, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, region.fd, 0) ==
                      region.memory;
-    BPS_CHECK(check, there, "there is no memory for regions");
+    BPS_CHECK(check, there, "out of memory for regions");
     return region;
 }
 
@@ -234,7 +234,7 @@ static bps_status write_answer(struct bps_end *end, const struct bps_end_loan *l
     uint32_t bytes = loan->loan->bytes, half = bytes / 2;
     uint8_t *memory = loan->loan->answer != NULL ? loan->loan->answer : malloc(bytes);
     bps_status status = BPS_OK;
-    BPS_CHECK(end->check, memory != NULL, "there is no memory for an answer");
+    BPS_CHECK(end->check, memory != NULL, "out of memory for an answer");
     if (loan->loan->answer == NULL) {
         status = ops->loan_read(end->channel, loan->loan, 0, memory, bytes);
     }

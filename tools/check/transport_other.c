@@ -48,7 +48,7 @@ _Noreturn static void run_there(struct bps_check *check, struct bps_other_page *
     struct bps_check here = *check;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     here.loop = bps_loop_new(); /* that of the test is the other process's, too */
-    BPS_CHECK(&here, here.loop != NULL, "there is no memory for the test");
+    BPS_CHECK(&here, here.loop != NULL, "out of memory for the test");
     play_there(&here, page, end);
     _exit(0);
 }

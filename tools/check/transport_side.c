@@ -97,7 +97,7 @@ static void tick(void *arg)
 bool bps_sides_drive(struct bps_check *check, bool (*done)(void *arg), void *arg, unsigned milliseconds)
 {
     struct bps_timer *timer = bps_loop_timer(check->loop, BPS_MS, BPS_MS, tick, NULL);
-    BPS_CHECK(check, timer != NULL, "there is no memory for the test");
+    BPS_CHECK(check, timer != NULL, "out of memory for the test");
     bool in_time = bps_check_drive(check, done, arg, milliseconds / 1000.0);
     bps_loop_cancel(check->loop, timer);
     return in_time;
@@ -113,7 +113,7 @@ _Noreturn static void fail_late(struct bps_check *check, const struct bps_end *e
             used = (unsigned)strlen(text);
         }
     }
-    bps_check_fail(check, "nothing more happens: %s", text);
+    bps_check_fail(check, "no progress: %s", text);
 }
 
 void bps_sides_wait(struct bps_check *check, bool (*done)(void *arg), void *arg, const struct bps_end *ends,

@@ -51,7 +51,7 @@ static void make_row(struct bps_check *check, size_t bytes)
         return;
     }
     row = realloc(row, words * sizeof *row);
-    BPS_CHECK(check, row != NULL, "there is no memory for payloads");
+    BPS_CHECK(check, row != NULL, "out of memory for payloads");
     for (size_t i = row_words; i < words; i++) {
         uint64_t state = i;
         row[i] = bps_check_random(&state);
