@@ -35,7 +35,10 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
     struct bps_text out = bps_text_in(text, n);
     char kind[40];
     bps_operation_text(spec->kind, spec->op, kind, sizeof kind);
-    bps_text_add(&out, "%" PRIu64 " %s (%s", count, bps_dtype_name(spec->dtype), kind);
+    if (count > 0 || spec->kind < BPS_KIND_REDUCE) { /* else all blocks at once, whose sizes are in the shape */
+        bps_text_add(&out, "%" PRIu64 " ", count);
+    }
+    bps_text_add(&out, "%s (%s", bps_dtype_name(spec->dtype), kind);
     if (!bps_sums(&spec->roles)) {
         bps_text_add(&out, " from %s%u", bps_kinds[spec->kind].from == BPS_PARTY_ROOT ? "root " : "worker ",
                      spec->roles.from);
