@@ -17,7 +17,8 @@
 
 or, without Optax, push_pull(gradients). All workers call the same functions for the same tensors.
 
-Every failure of an operation is a jax.errors.JaxRuntimeError, on every worker that took part, whose text has the cause.
+Every failure of an operation is a jax.errors.JaxRuntimeError, on every worker that took part. Its message states the
+cause.
 """
 
 from byteps import _basics

@@ -100,7 +100,7 @@ def push_pull(
             sums and products wrap.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         compression: Compression.none, .fp16 or .bf16; or how the network codes the arrays, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. They need a name then.
+            such as {"compressor": "onebit", "ef": "vanilla"}. They need a name then.
         axis_name: of the devices of this process inside of shard_map() or pmap(). Their arrays are reduced, too,
             each device sends a part of that, and all get the whole. None: each device's array is a tensor of its
             own.
@@ -109,9 +109,9 @@ def push_pull(
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or an array has a type that cannot be sent.
-        jax.errors.JaxRuntimeError: there is no job, the name is in flight already, the workers disagree about
-            shape, type or operation, or a member of the job was lost. All workers that took part get it; those in
-            a compiled function when its results are used.
+        jax.errors.JaxRuntimeError: this process is not in a job, the name is in flight already, the workers disagree
+            about shape, type or operation, or a member of the job was lost. All workers that took part get it; those
+            in a compiled function when its results are used.
     """
     op = choose_op(average, op)
     compressor = choose_compressor(compression, Compression.none)

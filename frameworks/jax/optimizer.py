@@ -67,7 +67,7 @@ def distributed(
             ``distributed(optax.chain(clip, adam))``.
         average, op, axis_name, prescale_factor, postscale_factor: as for push_pull().
         compression: likewise, but small gradients lose nothing: those below "min_bytes", or below
-            BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
+            BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if that is not set.
         backward_passes_per_step: so many gradients are averaged on this worker, and only that is sent; meanwhile
             the updates are zero. ``optax.MultiSteps`` outside has the same result, but sends each time.
 

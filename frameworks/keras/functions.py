@@ -82,7 +82,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, group: Group |
         variables: a list of variables of Keras (``model.variables``, ``optimizer.variables``), the same on all
             workers in number, order, shapes and types.
         root_rank: the worker that sends.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
 
     Raises:
         MismatchError: the workers' variables differ. All of them get it.
@@ -103,7 +103,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int, group: Group |
 
 
 def broadcast_global_variables(root_rank: int) -> None:
-    """Raise RuntimeError: Keras 3 knows no global variables. The text says what to use instead."""
+    """Raise RuntimeError: Keras 3 has no global variables. The message names the replacement."""
     raise RuntimeError(
         "Keras 3 has no global variables; use bps.callbacks.BroadcastGlobalVariablesCallback"
         f"({root_rank}), or bps.broadcast_variables(model.variables, {root_rank})"

@@ -249,8 +249,8 @@ def DistributedOptimizer(
         device_dense: with TensorFlow, the device to compute on.
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
-            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that. With "momentum" in it the optimizer
+            such as {"compressor": "onebit", "ef": "vanilla"}. Small ones lose nothing: those below "min_bytes", or
+            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if that is not set. With "momentum" in it the optimizer
             must have none.
         sparse_as_dense: with TensorFlow, make gradients that are IndexedSlices dense. Otherwise only the rows that
             some worker has are sent, and they stay IndexedSlices.
@@ -262,11 +262,11 @@ def DistributedOptimizer(
         average_aggregated_gradients: whether the sum over the batches is divided by their number.
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect.
         process_set: must be None: all workers.
-        group: of the workers whose gradients are reduced, see new_group(); None: all. They are sent when
+        group: the process group that reduces the gradients, see new_group(); None: all workers. They are sent when
             all are there, in the order of the variables. On a worker that is not a member nothing is reduced.
 
     Raises:
-        TypeError: it is no optimizer of Keras 3.
+        TypeError: it is not an optimizer of Keras 3.
         ValueError: an argument makes no sense, or the optimizer is distributed already.
     """
     del device_sparse, num_groups, groups, scale_local_gradients

@@ -15,7 +15,7 @@ or, with Module, DistributedOptimizer and broadcast_parameters. Horovod's names 
 functions for the same tensors.
 
 Every failure of an operation is an mxnet.base.MXNetError where its result is used, on every worker that took part,
-whose text has the cause; the loss of a member is a LostError as well.
+whose message states the cause; the loss of a member is a LostError as well.
 """
 
 from typing import TYPE_CHECKING

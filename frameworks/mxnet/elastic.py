@@ -73,7 +73,7 @@ class GluonState(ObjectState):
             kwargs: further attributes, such as ``epoch=0``.
 
         Raises:
-            TypeError: the trainer is no DistributedTrainer.
+            TypeError: the trainer is not a DistributedTrainer.
             ValueError: a parameter is not there yet.
         """
         if trainer is not None and not isinstance(trainer, DistributedTrainer):

@@ -44,7 +44,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             optimizer: an optimizer of MXNet.
             sym: accepted for compatibility; without effect.
             gradient_predivide_factor: divides before the sum; the rest of the average comes after it.
-            group: of the workers whose gradients are averaged, see new_group(); None: all. That of a
+            group: the process group that averages the gradients, see new_group(); None: all workers. That of a
                 worker that is not a member makes its steps alone.
 
         Raises:

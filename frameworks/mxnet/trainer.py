@@ -82,7 +82,7 @@ class DistributedTrainer(gluon.Trainer):
                 workers. With ``"momentum": "nesterov"`` each worker gives its gradients momentum before they are
                 coded, by the ``momentum`` of optimizer_params, and the optimizer itself has none. Error feedback
                 follows the learning rate. Small gradients lose nothing: those below "min_bytes", or below
-                BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that. An empty compressor is none, and keys of
+                BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if that is not set. An empty compressor is none, and keys of
                 other compressors are left out. ``"scaling": False`` of onebit sends signs alone: as in the original,
                 step() then moves weights by the learning rate whatever the batch size.
             compression: Horovod's argument: Compression.none or .fp16.

@@ -30,7 +30,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None, grou
         obj: anything that can be pickled; it counts on the root only.
         root_rank: the worker that sends. The others execute what unpickling its bytes means.
         name: needed only if several threads broadcast at once; a group has none.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
     """
     members = party(group)
     root = check_root(root_rank, members)

@@ -14,7 +14,7 @@
 or, with model.fit(), byteps.tensorflow.keras. Horovod's names work as well. Eager mode, tf.function and the sessions of
 version 1 are alike. All workers call the same functions for the same tensors.
 
-Every failure of an operation is a TensorFlow error, on every worker that took part, whose text has the cause.
+Every failure of an operation is a TensorFlow error, on every worker that took part, whose message states the cause.
 """
 
 from typing import TYPE_CHECKING

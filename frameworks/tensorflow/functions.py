@@ -57,7 +57,7 @@ def broadcast_variables(
         scope: put in front of the tensors' names; a group has none.
         process_set: must be None: all workers.
         inplace: accepted for compatibility; without effect.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
 
     Returns:
         In eager mode None, when it is done; in a graph the operation that does it.
@@ -133,7 +133,7 @@ def broadcast_object(
         session: to run in, in a graph; None: a session of its own.
         name: needed only if several threads broadcast at once; a group has none.
         process_set: must be None: all workers.
-        group: of the workers that take part, whose ranks root_rank counts; None: all. It needs no session.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers. It needs no session.
     """
     refuse_process_set(process_set)
     if group is not None:

@@ -177,8 +177,8 @@ def DistributedGradientTape(
         device_dense: the device to compute on, as for tf.device().
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
-            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
+            such as {"compressor": "onebit", "ef": "vanilla"}. Small ones lose nothing: those below "min_bytes", or
+            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if that is not set.
         sparse_as_dense: make gradients that are IndexedSlices dense. Otherwise only the rows that some worker has
             are sent, and they stay IndexedSlices: all workers must have the same gradients as such.
         op: Average, Sum, Min, Max or Product.
@@ -187,7 +187,7 @@ def DistributedGradientTape(
         num_groups, groups, scale_local_gradients: accepted for compatibility; without effect, as each gradient
             is sent when it is there, and none is local.
         process_set: must be None: all workers.
-        group: of the workers whose gradients are reduced, see new_group(); None: all. Nothing is sent
+        group: the process group that reduces the gradients, see new_group(); None: all workers. Nothing is sent
             before all gradients are there; then those of all variables are, in their order. IndexedSlices come back
             with the rows of all workers, each as often as it was sent. A worker that is no member keeps its gradients.
 
@@ -373,7 +373,7 @@ def DistributedOptimizer(
         gradient_predivide_factor, num_groups, groups, process_set, scale_local_gradients, group: likewise.
 
     Raises:
-        ValueError: it is no optimizer, or an argument makes no sense.
+        ValueError: it is not an optimizer, or an argument makes no sense.
     """
     del device_sparse, num_groups, groups, scale_local_gradients
     if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:

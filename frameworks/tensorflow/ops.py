@@ -173,7 +173,7 @@ def push_pull(
         device_dense: the device to compute on, as for tf.device(); the result is there, too.
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes the tensor, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. It needs a name then in eager mode. The network codes no
+            such as {"compressor": "onebit", "ef": "vanilla"}. It needs a name then in eager mode. The network codes no
             IndexedSlices.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         enable_async: must be False; declare(name, mode="async") makes a tensor asynchronous.
@@ -190,7 +190,7 @@ def push_pull(
     Raises:
         TypeError, ValueError: the arguments are wrong, or the tensor has a type that cannot be sent.
         tf.errors.InvalidArgumentError: the name is in flight already.
-        tf.errors.FailedPreconditionError: there is no job, or the workers disagree about shape, type or
+        tf.errors.FailedPreconditionError: this process is not in a job, or the workers disagree about shape, type or
             operation. All of them get it.
         tf.errors.InternalError, tf.errors.DeadlineExceededError: a member of the job was lost, or does not
             answer.

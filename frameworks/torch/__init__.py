@@ -11,7 +11,7 @@
 and the training loop stays as it was. Horovod's names work as well. Tensors are dense, and on the CPU or,
 where the configuration says worker.use = "cuda", on GPUs; float16, bfloat16, float32, float64, float8_e4m3fn,
 float8_e5m2, int8, int16, int32, int64, uint8 and bool are supported. All workers call the same functions for the
-same tensors. Every failure is an exception, on every worker that took part, whose text has the cause.
+same tensors. Every failure is an exception, on every worker that took part, whose message states the cause.
 """
 
 from typing import TYPE_CHECKING

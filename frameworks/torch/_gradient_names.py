@@ -80,7 +80,7 @@ class GradientNames:
     """The names of a reducer's tensors in the job in which they were taken last.
 
     Attributes:
-        coding: how those of the gradients of floating types are coded; None: as the configuration says.
+        coding: how those of the gradients of floating types are coded; None: as configured.
         gradients: the name under which each gradient is sent, that of its bucket.
     """
 

@@ -181,7 +181,7 @@ class Reducer:
 
     @property
     def coding(self):
-        """How gradients are coded on the network; None: as the configuration says."""
+        """How gradients are coded on the network; None: as configured."""
         return self._names.coding
 
     @property

@@ -274,7 +274,7 @@ def CrossBarrier(
         model: the module whose forward pass uses the parameters.
         optimizer: a torch.optim.Optimizer; use only the returned one from then on.
         named_parameters, compression, backward_passes_per_step: as for DistributedOptimizer.
-        num_steps: after so many steps, step() waits again.
+        num_steps: after this number of steps, step() waits again.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("CrossBarrier cannot be used with LBFGS")

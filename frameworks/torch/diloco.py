@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class DiLoCo(Periodic):
-    """Each worker trains by itself; what all have changed in some steps makes one step of an outer optimizer.
+    """Each worker trains independently; the changes of some steps make one step of an outer optimizer.
 
         outer = torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
         with bps.DiLoCo(model, inner, outer, every=20):

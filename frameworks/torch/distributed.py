@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed by BytePS: import this file, and say init_process_group("byteps").
+"""torch.distributed by BytePS: import this file, and call init_process_group("byteps").
 
 DistributedDataParallel, FSDP and what else uses torch.distributed runs unchanged then, over the workers and servers of
 the job.
@@ -466,7 +466,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start([self._reduction(tensor, sides, ReduceOp.Sum)], [tensor], sides, opts, what)
 
     def monitored_barrier(self, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all; the text of a time-out names who is missing."""
+        """Wait for all; the message of a timeout names the missing ranks."""
         del wait_all_ranks
         opts = dist.BarrierOptions()
         if timeout is not None:

@@ -167,7 +167,7 @@ class ElasticSampler(_Sampler):
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Note that each worker is done with so many more indices; batch_idx is accepted for compatibility."""
+        """Note that each worker is done with batch_size more indices; batch_idx is accepted for compatibility."""
         del batch_idx
         self.processed_num += batch_size * self.num_replicas
 

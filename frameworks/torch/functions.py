@@ -39,7 +39,7 @@ def broadcast_parameters(
             list.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
 
     Raises:
         TypeError, ValueError: params is something else, or a tensor cannot be sent.
@@ -127,7 +127,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None, grou
         obj: anything that can be pickled; it counts on the root only.
         root_rank: the worker that sends. The others execute what unpickling its bytes means.
         name: needed only if several threads broadcast at once; a group has none.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
     """
     members = party(group)
     root = check_root(root_rank, members)
@@ -229,7 +229,7 @@ def broadcast_optimizer_state(
             groups of parameters on all workers.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
-        group: of the workers that take part, whose ranks root_rank counts; None: all.
+        group: the process group that takes part; root_rank is a rank in it. None: all workers.
 
     Raises:
         ValueError: the optimizer is LBFGS.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LocalSGD: workers train by themselves, and average their parameters every so many steps.
+"""LocalSGD: workers train independently, and average their parameters every few steps.
 
 What it has in common with DiLoCo is here as well: counting steps by hooks of the optimizer, and what is synchronised
 when. Synchronisation number k is that of part k modulo the number of parts; each part has one in every period.
@@ -378,7 +378,7 @@ class Periodic:
 
 
 class LocalSGD(Periodic):
-    """Each worker trains by itself; every so many steps all take the average of their parameters.
+    """Each worker trains independently; every `every` steps all take the average of their parameters.
 
         with bps.LocalSGD(model, optimizer, every=16):
             for batch in loader:

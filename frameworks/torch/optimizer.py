@@ -165,14 +165,14 @@ class _Distributed(_Base):
         super().zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the wrapped optimizer, and what coding gradients on the network has left on this worker.
+        """Return the state of the wrapped optimizer, and the error feedback of gradients on this worker.
 
         A plain optimizer takes it, too. To go on as if there had been no end, save and load it on every worker.
         """
         return _feedback.put(super().state_dict(), self._byteps)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the state of an optimizer; what coding has left counts only on the worker that has saved it."""
+        """Take the state of an optimizer; its error feedback applies only on the worker that has saved it."""
         super().load_state_dict(_feedback.take(state_dict, self._byteps))
 
     def __reduce_ex__(self, protocol):

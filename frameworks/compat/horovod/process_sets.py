@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process sets: some of the workers, who make operations among themselves. Each is a process group of BytePS."""
+"""Process sets: subsets of the workers that run operations among themselves. Each is a process group of BytePS."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 
     Raises:
         ValueError: there is one of the same ranks, that of all workers among them.
-        InvalidError: a rank is no worker of the job.
+        InvalidError: a rank is not a worker of the job.
         MismatchError: workers add sets of other ranks. All of them get it.
     """
     global _made

@@ -150,7 +150,7 @@ def init(lazy: bool = True, *, conf: PathOrText | None = None, set: Settings | N
     Raises:
         ConfigurationError: the configuration is wrong or a plugin was refused.
         TypeError: a value of ``set`` is of another type.
-        TimeoutError: not all members came in time; the text says who is missing.
+        TimeoutError: not all members joined in time; the message names the missing ones.
         Error: the job refused this process, or the network failed.
     """
     del lazy
@@ -179,11 +179,11 @@ def _join(conf, settings):
 def shutdown() -> None:
     """Finish the operations in flight and leave the job.
 
-    A program that ends with status 0 does so by itself. One that ends with another status, by an exception or
-    by os._exit(), as forked processes of multiprocessing do, is lost to the others, who hear of it at once.
+    A program that ends with status 0 does so automatically. One that ends with another status, by an exception or
+    by os._exit(), as forked processes of multiprocessing do, is lost to the others, which learn of it immediately.
 
     Raises:
-        NotInitializedError: there is no job.
+        NotInitializedError: this process is not in a job.
         LostError: the job had lost a member before; it is left nevertheless.
     """
     _bps.shutdown()
@@ -237,7 +237,7 @@ after_reform: list[Callable[[], object]] = []
 
 
 def reform() -> None:
-    """Go on, in an elastic job, with all workers that are there, and those who wait to join; all call it.
+    """Continue, in an elastic job, with all remaining workers and those that wait to join; all call it.
 
     Rank and size may be other ones: survivors come first, in the order they had. Tensors keep their names. Operations
     in flight end first. Newcomers know nothing of what the others have learned: broadcast it from rank 0.
@@ -254,7 +254,8 @@ def reform() -> None:
 def members_wait() -> int:
     """Return how many processes wait for this worker to call reform(): newcomers, and others that have called it.
 
-    It costs nothing. Workers hear of it at different times, and need not: who goes on meets a MembershipError.
+    It costs nothing. Workers learn of it at different times, and need not: a worker that continues gets a
+    MembershipError.
     """
     return _bps.members_wait()
 
@@ -425,10 +426,10 @@ def declare(name: str, compression: Coding = None, mode: str | None = None) -> N
         name: of the tensor.
         compression: how its sums and averages are coded on the network, the same on all workers: a dictionary such
             as {"compressor": "onebit", "ef": "vanilla"}; the name of a compressor; False for not at all. None: as
-            the configuration says.
+            configured.
         mode: "sync": the result is made of what all workers push, and each waits for all. "async": the servers keep a
             value of the tensor; what a worker pushes is added to it, and the result is what it is then, without waiting
-            for anybody. A broadcast sets the value. The same on all workers. None: as the configuration says.
+            for anybody. A broadcast sets the value. The same on all workers. None: as configured.
     """
     if mode not in _MODES:
         raise ValueError(f"mode is {mode!r}; expected 'sync', 'async' or None")

@@ -47,7 +47,7 @@ def choose_compressor(compression: Any, none: T, text_of: Callable[[Any], str | 
 
 
 def coding_of(compressor: object) -> str | None:
-    """Return how the core codes what is sent with a compressor; None: as the configuration says."""
+    """Return how the core codes what is sent with a compressor; None: as configured."""
     return getattr(compressor, "coding", None)
 
 

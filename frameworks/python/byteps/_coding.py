@@ -48,7 +48,7 @@ def _feedback(options):
 
 
 def coding_text(compression: Coding) -> str | None:
-    """Return the text that the core takes for how a tensor is coded; None: as the configuration says.
+    """Return the text that the core takes for how a tensor is coded; None: as configured.
 
     Args:
         compression: None; False for no coding; the name of a compressor, such as "onebit"; or a dictionary with

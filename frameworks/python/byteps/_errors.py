@@ -17,7 +17,7 @@ class Error(RuntimeError):
 
 
 class NotInitializedError(Error, ValueError):
-    """There is no job in this process: before init(), after shutdown(), or in a forked child."""
+    """This process is not in a job: before init(), after shutdown(), or in a forked child."""
 
     status = -10
 
@@ -35,7 +35,7 @@ class ConfigurationError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """A deadline has passed. The text says who or what was waited for."""
+    """A deadline has passed. The message names what was waited for."""
 
     status = -6
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Process groups: some of the workers, who make operations among themselves."""
+"""Process groups: subsets of the workers that run operations among themselves."""
 
 from __future__ import annotations
 

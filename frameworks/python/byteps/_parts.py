@@ -57,10 +57,10 @@ def serve(*, conf: PathOrText | None = None, set: Settings | None = None) -> Non
     Other Python threads run meanwhile, and Ctrl-C works; the server then goes on until the process ends.
 
     Args:
-        conf, set: as for init(). They say at least ``cluster.scheduler``.
+        conf, set: as for init(). They contain at least ``cluster.scheduler``.
 
     Raises:
         ConfigurationError: the configuration is wrong.
-        LostError, TimeoutError, Error: the job has failed; the text says why.
+        LostError, TimeoutError, Error: the job has failed; the message states why.
     """
     _bps.serve(conf and os.fspath(conf), settings_texts(set))

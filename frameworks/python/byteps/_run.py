@@ -128,7 +128,7 @@ class _Copy:
         """What the program says of the worker that has failed first."""
 
     def go_on(self):
-        """Copy what is there; return whether more may come."""
+        """Copy the available bytes; return whether more may come."""
         data = os.read(self.pipe.fileno(), 1 << 16)
         whole, newline, self.rest = (self.rest + data).rpartition(b"\n")
         text = (whole + newline).decode(errors="replace")

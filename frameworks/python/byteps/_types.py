@@ -11,4 +11,4 @@ Single = Union[str, float, SupportsIndex, "os.PathLike[str]"]
 Settings = Mapping[str, Union[Single, Sequence[Single]]]
 """What the argument `set` takes: values by the keys of byteps.conf."""
 Coding = Union[Dict[str, Any], str, Literal[False], None]
-"""What the argument `compression` of declare() takes; None: as the configuration says."""
+"""What the argument `compression` of declare() takes; None: as configured."""

@@ -25,11 +25,11 @@ HorovodInternalError = LostError  # also MembershipError
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Others wait for this worker: those who want to join, or who go on without one that was lost."""
+    """Others wait for this worker: those that want to join, or that continue without one that was lost."""
 
 
 class State:
-    """What all workers must have alike. Subclasses say how it is saved, restored and sent."""
+    """The state that all workers share. Subclasses define how it is saved, restored and sent."""
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
         """Make a state that is sent by bcast_object(); get_rank is accepted for compatibility, without effect."""

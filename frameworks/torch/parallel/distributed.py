@@ -77,7 +77,7 @@ class DistributedDataParallel(torch.nn.Module):
         Args:
             module: a module on the CPU or on one CUDA device.
             device_ids: None, or the CUDA device that the module is on; accepted for compatibility. It has
-                no effect on a module on the CPU, which a warning tells.
+                no effect on a module on the CPU; a warning reports it.
             broadcast_buffers: bring the buffers of worker 0, such as the statistics of batch normalisation,
                 to all before each forward pass in training.
             compression: as for DistributedOptimizer. There is no learning rate here: what error feedback keeps is
@@ -139,7 +139,7 @@ class DistributedDataParallel(torch.nn.Module):
             self._reducer.paused = before
 
     def synchronize(self) -> None:
-        """Wait until the gradients have been reduced. backward() does it by itself."""
+        """Wait until the gradients have been reduced. backward() does it automatically."""
         if self._queued:
             self._finish()
 
