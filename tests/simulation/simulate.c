@@ -28,7 +28,10 @@
 
 #define SECOND     1000000000ull
 #define MOVE_EVERY (SECOND / 500)
-#define LIMIT      (600 * SECOND) /* of simulated time */
+#define LIMIT      (600 * SECOND) /* of simulated time, in which a job ends; */
+#define PLANTED    (150 * SECOND) /* one with a planted error soon, or never */
+
+static uint64_t limit = LIMIT;
 
 static const char *const trouble_names[TROUBLES] = {
     "none",
@@ -1220,7 +1223,7 @@ static void simulate(uint64_t seed)
     sim_balance_reset();
     draw_job(job);
     start_job(job);
-    bool good = sim_run(LIMIT);
+    bool good = sim_run(limit);
     if (!good) {
         job_blame(job, "it does not go on");
         sim_explain();
@@ -1299,6 +1302,7 @@ int main(int argc, char **argv)
             printf("simulate: there is no error '%s' to plant; plant.c has the list\n", argv[2]);
             return 2;
         }
+        limit = PLANTED;
         argc -= 2;
         argv += 2;
     }
