@@ -1381,6 +1381,7 @@ static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status s
     if (s->phase == ENDING) {
         bps_loop_defer(s->loop, finish_if_alone, s);
     } else if (idle) {
+        bps_roster_expect_less(&s->roster, role); /* when the workers of an elastic job are about to reform */
         bps_info(LOG, "%s; still waiting for the job to start", why);
     } else if (!orderly) {
         lose_member(s, role, rank, who, why);

@@ -181,7 +181,8 @@ static void on_stop(void *arg, uint32_t ready)
 }
 
 /* *again: until the scheduler was lost between two generations, of which the next one needs a server all the same. */
-static bps_status run_once(const struct bps_conf *conf, bool comes_in, int stop, bool *again, struct bps_report *report)
+static bps_status server_run_once(const struct bps_conf *conf, bool comes_in, int stop, bool *again,
+                                  struct bps_report *report)
 {
     struct process p = {.conf = conf, .loop = bps_loop_new(), .comes_in = comes_in, .report = report};
     struct bps_instance *net = NULL;
@@ -227,10 +228,10 @@ static bps_status run_once(const struct bps_conf *conf, bool comes_in, int stop,
 bps_status bps_server_run(const struct bps_conf *conf, bool comes_in, int stop, struct bps_report *report)
 {
     bool again;
-    bps_status status = run_once(conf, comes_in, stop, &again, report);
+    bps_status status = server_run_once(conf, comes_in, stop, &again, report);
     while (again) {
         bps_warn(LOG, "%s; this server waits for another scheduler there, and for its job", report->text);
-        status = run_once(conf, false, stop, &again, report);
+        status = server_run_once(conf, false, stop, &again, report);
     }
     return status;
 }

@@ -30,5 +30,5 @@ expect()
 standin=$top_builddir/tests/gpu/standin/.libs
 expect 'it finds no device' LD_LIBRARY_PATH="$standin" STANDIN_INIT=100
 if ! /sbin/ldconfig -p | grep -q -F libcuda.so.1; then
-    expect 'libcuda.so.1 is not there; install' LD_LIBRARY_PATH=
+    expect 'libcuda.so.1 was not found; install' LD_LIBRARY_PATH=
 fi

@@ -117,7 +117,7 @@ def server_here():
         thread.switch()
         frame = gdb.newest_frame()
         while frame is not None:
-            if frame.name() == "bps_server_run":
+            if frame.name() == "server_run_once":
                 pointer = frame.read_var("p")["server"]
                 return pointer.dereference() if pointer else None
             frame = frame.older()

@@ -53,7 +53,8 @@ def shapes_without_a_name(bps, kind, *calls):
     shapes = [(17, 1311), (17, 23, 57)]
     for call in calls:
         mine = shapes[bps.rank() % 2]
-        error = raised(kind, lambda: call(mine), " pushed 22287 float32")  # noqa: B023
+        error = raised(kind, lambda: call(mine), " float32 (")  # noqa: B023
+        assert re.search(r" pushed (22287 )?float32 ", str(error)), error  # a broadcast may go as a block
         mark = re.search(rf"; shape (#[0-9a-f]{{4}}) is {re.escape(str(list(mine)))} float32", str(error))
         assert mark is not None and f", shape {mark[1]})" in str(error), error
         call(shapes[0])

@@ -5,7 +5,6 @@ What "compressors" has as "small" is onebit with error feedback; all tensors of 
 those whose name has "plain" in it.
 """
 
-
 import os
 
 import checks
@@ -292,7 +291,7 @@ def check_what_was_lost_can_be_saved():
         _bps.load_feedback("byteps.other", state)  # of another coding: not taken
         assert saved("saved") == state
         for wrong in (b"x", state[:-1], state + b"x", b"\0" + state[1:]):
-            checks.raised(byteps.Error, lambda: _bps.load_feedback("byteps.saved", wrong), "not what")  # noqa: B023
+            checks.raised(byteps.Error, lambda: _bps.load_feedback("byteps.saved", wrong), "not a complete state")  # noqa: B023
     job.take_over_what_the_server_has()
     for number in range(3, 6):
         gradients = everyone(number, 300)
