@@ -154,7 +154,7 @@ static void update(struct bps_remote *remote)
     if (task == NULL || remote->starved || remote->making) {
         bps_window_rest(&worker->shards->window, remote->index);
     } else {
-        bps_window_wait(&worker->shards->window, remote->index, priority_of(task));
+        bps_window_wait(&worker->shards->window, remote->index, priority_of(task), !bps_sums(&task->roles));
         if (!remote->told && bps_window_admits(&worker->shards->window, remote->index)) {
             tell(remote);
         }

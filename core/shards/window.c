@@ -87,10 +87,11 @@ static void begin_order(struct bps_window *window)
     }
 }
 
-void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority)
+void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority, bool free)
 {
     struct bps_window_shard *shard = &window->shard[i];
     shard->priority = priority;
+    shard->free = free;
     if (shard->waits) {
         return;
     }
@@ -121,9 +122,10 @@ bool bps_window_admits(struct bps_window *window, uint32_t i)
 {
     const struct bps_window_shard *shard = &window->shard[i];
     uint32_t by = BPS_WINDOW_NONE;
-    for (uint32_t j = 0; j < window->shards && by == BPS_WINDOW_NONE; j++) {
+    for (uint32_t j = 0; j < window->shards && by == BPS_WINDOW_NONE && !shard->free; j++) {
         const struct bps_window_shard *other = &window->shard[j];
-        if (other->waits && other->priority >= shard->priority && other->place + BPS_WINDOW_BYTES < shard->place) {
+        if (other->waits && !other->free && other->priority >= shard->priority &&
+            other->place + BPS_WINDOW_BYTES < shard->place) {
             by = j;
         }
     }

@@ -8,6 +8,9 @@
  * something as urgent to send, is further behind than the window. Otherwise the shards that are reached fast
  * would run ahead, and in the end the links of the others would be busy alone.
  *
+ * What one worker alone contributes is free of it: nobody waits for all parts of that together, and a connection that
+ * TCP has made slow would hold up those to all other shards.
+ *
  * That cannot lock up. Of the shards with the most urgent slices, the one whose place is last is blocked for
  * nobody. It only needs its transport to take a slice, and for that its server only has to read; servers read
  * whatever comes, in any order, whether they can answer it yet or not. Neither an answer nor another worker
@@ -24,7 +27,8 @@
 struct bps_window_shard {
     double share;        /* of all bytes */
     double place;        /* in the order, bytes */
-    bool waits;          /* it has something to send */
+    bool waits;          /* it has something to send, */
+    bool free;           /* which has no part in the order */
     int32_t priority;    /* of that */
     uint32_t blocked_by; /* the shard that it is blocked for, as was found last; BPS_WINDOW_NONE: none */
 };
@@ -42,8 +46,11 @@ void bps_window_fini(struct bps_window *window);
 /* Other shares from now on, by the weights of the shards. */
 void bps_window_weigh(struct bps_window *window, const uint32_t *weight);
 
-/* The shard has something to send, and how urgent that is; said again when that changes. */
-void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority);
+/*
+ * The shard has something to send, and how urgent that is; said again when that changes. `free`: it may run ahead of
+ * all others, and they of it.
+ */
+void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority, bool free);
 /* It has nothing to send any more. */
 void bps_window_rest(struct bps_window *window, uint32_t i);
 /* Whether a shard that waits may send now. If not, bps_window_freed() tells when it may. */

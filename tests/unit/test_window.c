@@ -37,7 +37,7 @@ static uint64_t send_all(uint32_t i)
 START_TEST(test_alone_it_is_never_held)
 {
     begin(1, (uint32_t[]){1});
-    bps_window_wait(&window, 0, 0);
+    bps_window_wait(&window, 0, 0, false);
     for (int i = 0; i < 10000; i++) {
         ck_assert(bps_window_admits(&window, 0));
         bps_window_sent(&window, 0, SLICE);
@@ -50,8 +50,8 @@ END_TEST
 START_TEST(test_a_fast_one_waits_for_a_slow_one)
 {
     begin(2, (uint32_t[]){1, 1});
-    bps_window_wait(&window, 0, 0);
-    bps_window_wait(&window, 1, 0);
+    bps_window_wait(&window, 0, 0, false);
+    bps_window_wait(&window, 1, 0, false);
     uint64_t bytes = send_all(0);
     ck_assert_uint_ge(bytes, BPS_WINDOW_BYTES / 2);
     ck_assert_uint_le(bytes, BPS_WINDOW_BYTES / 2 + SLICE);
@@ -71,7 +71,7 @@ START_TEST(test_shares_are_kept)
     uint64_t bytes[3] = {0}, all = 0;
     begin(3, weight);
     for (uint32_t i = 0; i < 3; i++) {
-        bps_window_wait(&window, i, 0);
+        bps_window_wait(&window, i, 0, false);
     }
     for (uint32_t i = 0; all < 1u << 30; i = (i + 1) % 3) {
         uint64_t sent = send_all(i);
@@ -88,16 +88,34 @@ END_TEST
 START_TEST(test_the_most_urgent_waits_for_nobody)
 {
     begin(2, (uint32_t[]){1, 1});
-    bps_window_wait(&window, 0, 0);
-    bps_window_wait(&window, 1, 0);
+    bps_window_wait(&window, 0, 0, false);
+    bps_window_wait(&window, 1, 0, false);
     send_all(0);
-    bps_window_wait(&window, 0, 1); /* something more urgent has come to its queue */
+    bps_window_wait(&window, 0, 1, false); /* something more urgent has come to its queue */
     ck_assert(bps_window_admits(&window, 0));
     bps_window_sent(&window, 0, SLICE);
-    bps_window_wait(&window, 0, 0);
+    bps_window_wait(&window, 0, 0, false);
     ck_assert(!bps_window_admits(&window, 0));
-    bps_window_wait(&window, 1, -1); /* and the other one has only less urgent things left */
+    bps_window_wait(&window, 1, -1, false); /* and the other one has only less urgent things left */
     ck_assert_uint_eq(bps_window_freed(&window, 1), 0);
+    bps_window_fini(&window);
+}
+END_TEST
+
+START_TEST(test_what_is_free_runs_ahead)
+{
+    begin(2, (uint32_t[]){1, 1});
+    bps_window_wait(&window, 0, 0, false);
+    bps_window_wait(&window, 1, 0, false);
+    send_all(0);
+    bps_window_wait(&window, 1, 0, true); /* nobody waits for it */
+    ck_assert_uint_eq(bps_window_freed(&window, 1), 0);
+    bps_window_wait(&window, 0, 0, true);
+    bps_window_wait(&window, 1, 0, false);
+    for (int i = 0; i < 10000; i++) { /* nor it for others */
+        ck_assert(bps_window_admits(&window, 0));
+        bps_window_sent(&window, 0, SLICE);
+    }
     bps_window_fini(&window);
 }
 END_TEST
@@ -106,7 +124,7 @@ START_TEST(test_who_has_nothing_any_more_frees_others)
 {
     begin(3, (uint32_t[]){2, 2, 1});
     for (uint32_t i = 0; i < 3; i++) {
-        bps_window_wait(&window, i, 0);
+        bps_window_wait(&window, i, 0, false);
     }
     send_all(0);
     bps_window_rest(&window, 1);
@@ -125,9 +143,9 @@ END_TEST
 START_TEST(test_a_latecomer_does_not_stop_the_others)
 {
     begin(2, (uint32_t[]){1, 1});
-    bps_window_wait(&window, 0, 0);
+    bps_window_wait(&window, 0, 0, false);
     bps_window_sent(&window, 0, 64 * SLICE);
-    bps_window_wait(&window, 1, 0);
+    bps_window_wait(&window, 1, 0, false);
     ck_assert(bps_window_admits(&window, 0));
     ck_assert(bps_window_admits(&window, 1));
     bps_window_fini(&window);
@@ -140,14 +158,14 @@ START_TEST(test_somebody_may_always_send)
     begin(4, (uint32_t[]){1, 2, 3, 1000});
     unsigned seed = 1;
     for (uint32_t i = 0; i < 4; i++) {
-        bps_window_wait(&window, i, 0);
+        bps_window_wait(&window, i, 0, false);
     }
     for (int step = 0; step < 20000; step++) {
         uint32_t i = (uint32_t)rand_r(&seed) % 4, admitted = 0;
         if (rand_r(&seed) % 8 == 0) {
             bps_window_rest(&window, i);
         } else if (!window.shard[i].waits || rand_r(&seed) % 4 == 0) {
-            bps_window_wait(&window, i, rand_r(&seed) % 3);
+            bps_window_wait(&window, i, rand_r(&seed) % 3, false);
         } else if (bps_window_admits(&window, i)) {
             bps_window_sent(&window, i, SLICE);
         }
@@ -173,6 +191,7 @@ int main(void)
     tcase_add_test(tests, test_a_fast_one_waits_for_a_slow_one);
     tcase_add_test(tests, test_shares_are_kept);
     tcase_add_test(tests, test_the_most_urgent_waits_for_nobody);
+    tcase_add_test(tests, test_what_is_free_runs_ahead);
     tcase_add_test(tests, test_who_has_nothing_any_more_frees_others);
     tcase_add_test(tests, test_a_latecomer_does_not_stop_the_others);
     tcase_add_test(tests, test_somebody_may_always_send);
