@@ -1207,6 +1207,7 @@ static bps_status scheduler_on_return(struct bps_scheduler *s, struct bps_guest 
     bool worker = join.role == BPS_ROLE_WORKER && is.rank < s->roster.workers;
     if (status == BPS_OK && worker && is.leaves && bps_returning_has_left(&s->returning, is.rank)) {
         send_left(s, &guest->link, false); /* the lost one could not tell it any more */
+        bps_link_finish(&guest->link);     /* what it says of its tensors does not matter */
         bps_join_fini(&join);
         return BPS_OK;
     }
@@ -1441,6 +1442,10 @@ static void settle_gathering(struct bps_scheduler *s, uint64_t now)
 {
     const struct bps_conf_cluster *c = scheduler_cluster(s);
     uint64_t patience = s->roster.elastic.reforms ? c->peer_timeout : c->rendezvous_timeout;
+    if (now - s->since >= patience && s->epoch == 0 && all_had_left(s) && !has_generations(s)) {
+        scheduler_end_job(s, BPS_OK, NULL); /* no server has come back */
+        return;
+    }
     if (now - s->since >= patience && is_orphaned(s)) {
         scheduler_fail_job(s, BPS_ERR_LOST, "only workers that have just joined are left");
     } else if (now - s->since >= patience && bps_roster_settle(&s->roster)) {

@@ -355,12 +355,12 @@ class ByHand(_Gated):
         self.hold.bind((ADDRESS.strip("[]"), 0))
         return f"{ADDRESS}:{self.hold.getsockname()[1]}"
 
-    def start_scheduler(self, name="scheduler", *, address):
-        """Starts a scheduler that is called `name` here, and returns its address."""
+    def start_scheduler(self, name="scheduler", *, address, arguments=()):
+        """Starts a scheduler that is called `name` here, and returns its address; `arguments` are more of its own."""
         reading, writing = os.pipe()
         extra = self.extra.get("scheduler", ())
         self.parts[name] = _Part(
-            [harness.program(), "scheduler", "--announce", str(writing)],
+            [harness.program(), "scheduler", "--announce", str(writing), *arguments],
             [*self.common, *extra, "cluster.role=scheduler", f"cluster.scheduler={address}"],
             self.env,
             pass_fds=[writing],

@@ -91,6 +91,16 @@ class Lost(unittest.TestCase):
             job.start_scheduler("scheduler 2", address=job.address)
             self.ends_well(job)
 
+    def all_have_left(self, servers):
+        """It knew that all wanted to leave, and did not tell them any more: the next one does."""
+        with cluster.ByHand(["init", *OVER], servers=servers, settings=[*SETTINGS, *QUICK]) as job:
+            self.wait_for_all(job, "at end", workers(job))
+            self.lose(job)
+            job.open("end")
+            time.sleep(ROUNDS)
+            job.start_scheduler("scheduler 2", address=job.address, arguments=["--left", "0,1"])
+            self.ends_well(job)
+
     def twice(self):
         with cluster.ByHand(STEPS, workers=3, servers=2, settings=SETTINGS) as job:
             self.wait_for_all(job, "grad runs", workers(job))
@@ -138,6 +148,8 @@ class Lost(unittest.TestCase):
                 "servers in workers": lambda: self.goes_on(0),
                 "several": lambda: self.goes_on(2, workers=3),
                 "asked meanwhile": self.asked_meanwhile,
+                "all have left": lambda: self.all_have_left(1),
+                "all have left, servers in workers": lambda: self.all_have_left(0),
                 "twice": self.twice,
                 "it does not come": self.does_not_come,
                 "one does not come": self.one_does_not_come,
