@@ -140,6 +140,27 @@ static uint32_t number_of(const struct bps_operation *operation, uint32_t block,
     return BPS_BLOCKS + i / (n - 1) * n + (operation->root + 1 + i % (n - 1)) % n;
 }
 
+/* Smaller pieces take longer to send than to copy; larger ones leave the cache before their receiver comes to them. */
+#define SMALL  (128u << 10)
+#define CACHED (1u << 20)
+
+/*
+ * Bytes of the partitions of a block. Where each worker sends as much as it receives, a large block has large ones,
+ * which a receiver of the same host copies out of the sender's memory: the least work of all. Else whoever sends has
+ * time to do half of the work, and hands over what fits in the cache.
+ */
+static uint64_t partition_of(const struct bps_tensor_entry *tensor, const struct block *block)
+{
+    const struct bps_kind *kind = &bps_kinds[tensor->operation.kind];
+    uint64_t most = tensor->worker->partition, size = bps_tensor_cut(tensor, block->bytes);
+    bool alike = kind->from != BPS_PARTY_ROOT && kind->to != BPS_PARTY_ROOT;
+    if (bps_sums(&block->roles) || (alike && block->bytes > 2 * CACHED)) {
+        return bps_sums(&block->roles) ? size : most;
+    }
+    size = size < SMALL ? SMALL : size < CACHED ? size : CACHED;
+    return size < most ? size : most;
+}
+
 /* The tasks of a block; without `out` it only counts them. */
 static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_task *out)
 {
@@ -148,7 +169,7 @@ static uint32_t cut(struct bps_tensor_entry *tensor, uint32_t index, struct bps_
     if (!block.mine) {
         return 0;
     }
-    uint64_t size = bps_tensor_cut(tensor, block.bytes), offset = 0;
+    uint64_t size = partition_of(tensor, &block), offset = 0;
     uint32_t n = bps_partitions(block.bytes, size);
     for (uint32_t i = 0; out != NULL && i < n; i++) {
         uint32_t bytes = bps_partition_bytes(block.bytes, size, i);

@@ -65,6 +65,7 @@ static void lend_frame(struct bps_task *task, struct bps_local_peer *peer, struc
         .cookie = task,
         .answer = answered ? task->dst : NULL,
         .lends = task->bytes > 0 && !answered,
+        .hints = bps_brings(&task->roles, task->tensor->worker->job.rank) ? 0 : BPS_HINT_BLANK,
     };
 }
 

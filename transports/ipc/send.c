@@ -176,7 +176,9 @@ static uint8_t *by_arena(struct bps_channel *channel, const struct bps_frame *fr
     if (slot != NULL) {
         where->region = where->answer_region = channel->arena.id;
         where->at = where->answer = (uint64_t)(slot - channel->arena.memory);
-        memcpy(slot, frame->payload, frame->bytes);
+        if ((frame->hints & BPS_HINT_BLANK) == 0) {
+            memcpy(slot, frame->payload, frame->bytes);
+        }
     }
     return slot;
 }

@@ -64,7 +64,10 @@ struct bps_frame {
     struct bps_loan *returns;
     /* Without an answer the transport may lend the payload, too; as above, but nothing is written. Since ABI 1.1 */
     bool lends;
+    uint64_t hints; /* BPS_HINT_*, each of which the transport may ignore. Since ABI 1.2 */
 };
+/* The bytes of the payload do not matter, and the receiver may see others: its memory is there for the answer alone. */
+#define BPS_HINT_BLANK 1u
 
 /*
  * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by
