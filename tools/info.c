@@ -182,7 +182,7 @@ static json_t *collect(const struct bps_conf *conf)
     add(info, "plugin abi", text);
     add(info, "plugins", bps_plugin_dir());
     add(info, "configuration", bps_conf_dir());
-    add_folder(info, "python package", bps_place(BPS_PLACE_PYTHON));
+    add_folder(info, "python package", bps_place(BPS_PLACE_PACKAGE));
     add_folder(info, "pkg-config", bps_place(BPS_PLACE_PKGCONFIG));
     bps_model_list(text, sizeof(text));
     json_object_set_new(info, "models", list_of(text));

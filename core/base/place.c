@@ -13,7 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const configured[BPS_PLACES] = {PLUGINDIR, PKGPYTHONDIR, MODELDIR, SCRIPTDIR, PKGCONFIGDIR};
+static const char *const configured[BPS_PLACES] = {
+    PLUGINDIR, PKGPYTHONDIR, PKGPYTHONDIR, MODELDIR, SCRIPTDIR, PKGCONFIGDIR,
+};
 
 static char moved[BPS_PLACES][PATH_MAX];
 static const char *found[BPS_PLACES];
@@ -61,6 +63,15 @@ static bool move(enum bps_place place, const char *prefix)
     return tail != NULL && snprintf(moved[place], PATH_MAX, "%s%s", prefix, tail) < PATH_MAX;
 }
 
+/* A wheel has its prefix in the package: of "/x/byteps/_install" the folder with the package is "/x". */
+static bool find_package(const char *prefix)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/../_program.py", prefix) < PATH_MAX && access(path, F_OK) == 0 &&
+           snprintf(path, sizeof path, "%s/../..", prefix) < PATH_MAX &&
+           realpath(path, moved[BPS_PLACE_PACKAGE]) != NULL;
+}
+
 /* All of them are where it lies, or none: a copy of the program alone has its plugins where they were installed. */
 static void place_find(void)
 {
@@ -68,6 +79,9 @@ static void place_find(void)
     bool here = find_prefix(prefix) && move(BPS_PLACE_PLUGINS, prefix) && access(moved[BPS_PLACE_PLUGINS], F_OK) == 0;
     for (uint32_t i = 0; i < BPS_PLACES; i++) {
         found[i] = here && move(i, prefix) ? moved[i] : configured[i];
+    }
+    if (here && find_package(prefix)) {
+        found[BPS_PLACE_PACKAGE] = moved[BPS_PLACE_PACKAGE];
     }
 }
 

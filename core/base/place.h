@@ -9,7 +9,8 @@
 
 enum bps_place {
     BPS_PLACE_PLUGINS,
-    BPS_PLACE_PYTHON, /* a folder with nothing but the Python package; may be absent */
+    BPS_PLACE_PYTHON,  /* a folder with nothing but the Python package; may be absent, as in a wheel */
+    BPS_PLACE_PACKAGE, /* the folder where Python finds the package, perhaps among others; may be absent */
     BPS_PLACE_MODELS,
     BPS_PLACE_SCRIPTS,
     BPS_PLACE_PKGCONFIG,

@@ -53,6 +53,7 @@ class Wheel(Case):
         """What it has with it is in the package; the manual and completions are where man and shells look."""
         folder = os.path.join(self.packages, "byteps", "_install")
         self.assertEqual(self.execute(self.env, "byteps", "info", "plugins").strip(), f"{folder}/lib/byteps")
+        self.assertEqual(self.execute(self.env, "byteps", "info", "python package").strip(), self.packages)
         self.assertIn("resnet50", self.execute(self.env, "byteps", "info", "models"))
         self.execute(self.env, "byteps", "plan", "--workers", "2", "--model", "resnet50")
         for name in ("man/man1/byteps.1", "bash-completion/completions/byteps", "zsh/site-functions/_byteps"):
