@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import functools
 import os
 import socket
 from typing import TYPE_CHECKING
@@ -44,6 +45,12 @@ _OPS = {
     dist.ReduceOp.MAX: ReduceOp.Max,
     dist.ReduceOp.PRODUCT: ReduceOp.Product,
 }
+_BITS = {
+    dist.ReduceOp.BAND: torch.bitwise_and,
+    dist.ReduceOp.BOR: torch.bitwise_or,
+    dist.ReduceOp.BXOR: torch.bitwise_xor,
+}
+"""Of all_reduce only: the ranks get the tensors of all."""
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------
@@ -53,7 +60,10 @@ def _require_op(given):
     for known, op in _OPS.items():
         if given == known:
             return op
-    raise NotImplementedError(f"byteps has no {given}; supported are SUM, AVG, MIN, MAX and PRODUCT")
+    name = str(getattr(given, "op", given)).rpartition(".")[2]
+    raise NotImplementedError(
+        f"byteps has no {name} here; supported are SUM, AVG, MIN, MAX and PRODUCT, and of all_reduce BAND, BOR and BXOR"
+    )
 
 
 def _real(tensors):
@@ -128,6 +138,25 @@ class _SparseSides(_Sides):
         total = torch.sparse_coo_tensor(index.t(), values, self._tensor.shape).coalesce()
         with torch.no_grad():
             self._tensor.copy_(total if self._divisor == 1 else total / self._divisor)
+
+
+class _BitSides(_Sides):
+    """Those of a bitwise reduction: all workers get the tensors of all, and combine them."""
+
+    def __init__(self, combine):
+        super().__init__()
+        self._combine, self._reduced = combine, []
+
+    def rows(self, tensor, workers):
+        """Return the tensor that those of all workers go to."""
+        place = torch.empty((workers, *tensor.shape), dtype=tensor.dtype)
+        self._reduced.append((tensor.detach(), place))
+        return place
+
+    def finish(self):
+        super().finish()
+        for tensor, place in self._reduced:
+            tensor.copy_(functools.reduce(self._combine, place))
 
 
 def _joined(tensors):
@@ -207,6 +236,17 @@ class ProcessGroup(dist.ProcessGroup):
 
     group_name = property(getGroupName)
     group_desc = property(getGroupDesc)
+
+    # PyTorch would ask its own backends of each type of device, which are none here.
+    supports_splitting = supports_time_estimate = False
+
+    @property
+    def _device_types(self):
+        return [torch.device("cpu")] + [torch.device("cuda")] * torch.cuda.is_available()
+
+    def _get_backend(self, device):
+        del device
+        return self
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         self._timeout = timeout
@@ -310,6 +350,9 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(calls, tensors, sides)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+        combine = next((bits for op, bits in _BITS.items() if opts is not None and opts.reduceOp == op), None)
+        if combine is not None:
+            return self._allreduce_bits(tensors, combine, opts)
         op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
         _require_real(op, tensors)
         if self.size() == 1:
@@ -318,6 +361,18 @@ class ProcessGroup(dist.ProcessGroup):
         work = self._start(calls, tensors, sides, opts)
         self._reducing = work._handles
         return work
+
+    def _allreduce_bits(self, tensors, combine, opts):
+        odd = next((tensor.dtype for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()), None)
+        if odd is not None:
+            raise ValueError(f"tensors of {odd} have no bitwise reduction; expected integers or booleans")
+        if self.size() == 1:
+            return self._over((), tensors)
+        sides = _BitSides(combine)
+        calls = [
+            self._collective("all_gather", sides.read(tensor), sides.rows(tensor, self.size())) for tensor in tensors
+        ]
+        return self._start(calls, tensors, sides, opts, "all_reduce")
 
     def _next_priority(self):
         """Return that of a reduction: the higher, the more are in flight before it.
