@@ -77,23 +77,42 @@ class AsHorovod(scripted.TestCase):
 
     def test_names(self):
         """The modules that programs import, and refusals."""
-        for line, text in (
-            ("from horovod.torch.mpi_ops import allreduce_async_; print(allreduce_async_.__name__)", None),
-            ("import horovod.torch.elastic; print(horovod.torch.elastic.TorchState.__name__)", None),
-            ("from horovod.torch.elastic import ElasticSampler; print(ElasticSampler.__name__)", None),
-            ("import horovod.torch.compression as c; print(c.Compression.fp16.__name__)", None),
-            ("import importlib.util as u; print(u.find_spec('horovod.torch') is not None)", None),
-            ("import horovod.spark", "byteps run, or by a launcher"),
-            ("from horovod import run", "cannot import name 'run'"),
-            ("import horovod; horovod.run(print, np=2)", "use byteps.run(function, np=2)"),
-            ("import horovod.runner", "use byteps.run(function, np=2)"),
-            ("import horovod.nothing", "of Horovod BytePS has horovod.torch and horovod.tensorflow"),
-            ("import horovod.torch as hvd; hvd.nothing", "has no attribute 'nothing'"),
+        lines = (
+            "from horovod.torch.mpi_ops import allreduce_async_; allreduce_async_.__name__",
+            "import horovod.torch.elastic; horovod.torch.elastic.TorchState.__name__",
+            "from horovod.torch.elastic import ElasticSampler; ElasticSampler.__name__",
+            "from horovod.torch.elastic.sampler import ElasticSampler; ElasticSampler.__name__",
+            "import horovod.torch.compression as c; c.Compression.fp16.__name__",
+            "from horovod.common.exceptions import HorovodInternalError; raise HorovodInternalError('raised')",
+            "from horovod.common.process_sets import ProcessSet; ProcessSet.__name__",
+            "import importlib.util as u; assert u.find_spec('horovod.torch') is not None",
+            "import horovod.spark",
+            "from horovod import run",
+            "import horovod; horovod.run(print, np=2)",
+            "import horovod.runner",
+            "import horovod.nothing",
+            "import horovod.common.nothing",
+            "import horovod.torch as hvd; hvd.nothing",
+        )
+        text = f"for line in {lines!r}:\n try: exec(line)\n except Exception as error: print(line, '->', error)"
+        result = self.run_line(text)
+        self.assertEqual(result.status, 0, str(result))
+        said = [line.partition("] ")[2] for line in result.out.splitlines()]
+        for line, words in zip(
+            (lines[5], *lines[8:]),
+            (
+                "raised",
+                "byteps run, or by a launcher",
+                "cannot import name 'run'",
+                "use byteps.run(function, np=2)",
+                "use byteps.run(function, np=2)",
+                "of Horovod BytePS has horovod.torch and horovod.tensorflow",
+                "horovod.common.nothing is not in the Horovod",
+                "has no attribute 'nothing'",
+            ),
         ):
-            with self.subTest(line):
-                result = self.run_line(line)
-                self.assertEqual(result.status != 0, text is not None, str(result))
-                self.assertIn(text or "", result.err)
+            self.assertIn(words, next((each for each in said if each.startswith(f"{line} -> ")), ""), str(result))
+        self.assertEqual(len(said), 8, str(result))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ __version__ = "0.28.1+byteps"  # that of the interface
 
 # The parts of Horovod that lie elsewhere here.
 _PLACES = {
+    "horovod.common.elastic": "byteps.elastic",
+    "horovod.common.exceptions": "byteps.elastic",
+    "horovod.common.process_sets": "byteps.compat.horovod.process_sets",
     "horovod.keras.elastic": "byteps.keras.elastic",
     "horovod.mxnet.compression": "byteps.mxnet.compression",
     "horovod.tensorflow.compression": "byteps.tensorflow.compression",
@@ -72,8 +75,11 @@ class _Horovod(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         del spec
 
     def exec_module(self, module):
-        """Put what it stands for in its place."""
-        sys.modules[module.__name__] = importlib.import_module(module.__spec__.origin)
+        """Put what it stands for in its place; Horovod may have a package there."""
+        place = importlib.import_module(module.__spec__.origin)
+        if not hasattr(place, "__path__") and any(name.startswith(f"{module.__name__}.") for name in _PLACES):
+            place.__path__ = []
+        sys.modules[module.__name__] = place
 
 
 def install() -> ModuleType:
