@@ -30,12 +30,14 @@
 #include "base/timers.h"
 
 #define EVENTS_PER_TURN 64
-#define POLLS_PER_TURN  64            /* while it spins: descriptors wait for so many polls */
-#define POLLS_ALONE     (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
-#define SPARE_CALLS     32            /* that can be deferred when there is no memory any more */
-#define SHORT_SLEEP     4             /* times `spin`: after a longer sleep it does not pay to spin */
-#define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
-#define SHORT_PATIENCE  BPS_MS        /* the same with work for that driver */
+#ifndef POLLS_PER_TURN    /* fewer where no other thread runs meanwhile */
+#define POLLS_PER_TURN 64 /* while it spins: descriptors wait for so many polls */
+#endif
+#define POLLS_ALONE    (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
+#define SPARE_CALLS    32            /* that can be deferred when there is no memory any more */
+#define SHORT_SLEEP    4             /* times `spin`: after a longer sleep it does not pay to spin */
+#define PATIENCE       (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
+#define SHORT_PATIENCE BPS_MS        /* the same with work for that driver */
 
 /* Who drives the loop; a futex. */
 enum driver {

@@ -38,6 +38,7 @@ struct green {
     enum wait waits;
     uint64_t deadline;
     int epoll, most, got;
+    uint64_t asked; /* may_wake when there was no event; 0: not asked yet */
     struct epoll_event *events;
     sem_t *semaphore;
     const void *word;
@@ -49,9 +50,12 @@ static TAILQ_HEAD(, green) greens = TAILQ_HEAD_INITIALIZER(greens);
 static struct green *current;
 static struct fiber scheduler;
 static uint64_t now = 1000000000, state;
+static uint64_t may_wake = 1; /* counts the calls that may bring events: what is watched are eventfds */
 
 int __real_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout);
 long __real_syscall(long number, ...);
+ssize_t __real_write(int fd, const void *data, size_t n);
+int __real_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
 
 void sim_seed(uint64_t seed)
 {
@@ -87,13 +91,24 @@ static void wait_for(enum wait what, uint64_t deadline)
     fiber_switch(&current->fiber, &scheduler);
 }
 
+static bool has_event(struct green *green)
+{
+    if (green->asked == may_wake) {
+        return false;
+    }
+    green->got = __real_epoll_wait(green->epoll, green->events, green->most, 0);
+    if (green->got == 0) {
+        green->asked = may_wake;
+    }
+    return green->got != 0;
+}
+
 static bool can_go_on(struct green *green)
 {
     int value = 0;
     switch (green->waits) {
     case EPOLL:
-        green->got = __real_epoll_wait(green->epoll, green->events, green->most, 0);
-        return green->got != 0 || now >= green->deadline;
+        return has_event(green) || now >= green->deadline;
     case SEMAPHORE:
         sem_getvalue(green->semaphore, &value);
         return value > 0;
@@ -341,8 +356,24 @@ int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int timeo
     current->epoll = epoll;
     current->events = events;
     current->most = most;
+    current->got = 0;
+    current->asked = 0;
     wait_for(EPOLL, timeout < 0 ? NEVER : now + (uint64_t)timeout * 1000000u);
     return current->got;
+}
+
+ssize_t __wrap_write(int fd, const void *data, size_t n);
+ssize_t __wrap_write(int fd, const void *data, size_t n)
+{
+    may_wake++;
+    return __real_write(fd, data, n);
+}
+
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
+{
+    may_wake++;
+    return __real_epoll_ctl(epoll, what, fd, event);
 }
 
 static long futex(const uint32_t *word, int op, uint32_t value, const struct timespec *timeout)

@@ -38,14 +38,14 @@ if ! "$simulate" -p hasty 1 20 16 | grep -q "workers do not agree about an opera
     echo "test_simulation.sh: a round that fails before all have come was planted, and not found"
     exit 1
 fi
-for plant in "early 61" "order 61" "divisor 161"; do # behind the seeds that find nothing
+for plant in "early 61" "order 101" "divisor 201"; do # behind the seeds that find nothing
     # shellcheck disable=SC2086
     if ! "$simulate" -p $plant 300 0 | grep -Eq "a result is wrong|have different results|were given different steps"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
         exit 1
     fi
 done
-for plant in "twice 61" "never 61" "failed 61" "untold 61" "infinite 61" "server 61" "ratio 61" "size 161"; do
+for plant in "twice 61" "never 61" "failed 61" "untold 91" "infinite 61" "server 61" "ratio 61" "size 201"; do
     # shellcheck disable=SC2086
     if ! "$simulate" -p $plant 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
