@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stage_faulty.c - a stage that doubles a tensor, with one fault of those that `byteps plugin check` must find: the one
- * that -DFAULT=NAME chooses, or none.
+ * that -DFAULT=NAME chooses, or none. Like the reducer cuda it has a watch and a poller while it is open.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <byteps/stage.h>
@@ -17,6 +18,8 @@ enum fault {
     OPEN_LEAKS,
     OPEN_LEAKS_DESCRIPTOR,
     OPEN_LEAKS_THREAD,
+    OPEN_LEAKS_WATCH,
+    OPEN_LEAKS_POLLER,
     OPEN_LEAKS_WITHOUT_MEMORY,
     OPEN_TRUSTS_MALLOC,
     OPEN_RETURNS_ONE,
@@ -84,6 +87,9 @@ static const struct bps_option faulty_options[] = {
 struct faulty {
     const struct bps_host *host;
     struct later *kept;
+    int event;
+    struct bps_watch *watch;
+    struct bps_poller *poller;
 };
 
 struct later {
@@ -107,6 +113,46 @@ static bps_status refuse(struct bps_report *report)
     }
     BPS_REPORT(report, "out of memory");
     return BPS_ERR_NOMEM;
+}
+
+static void on_event(void *arg, uint32_t events)
+{
+    (void)arg;
+    (void)events;
+}
+
+static bool no_work(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static bool may_sleep(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static bool begin_events(struct faulty *faulty)
+{
+    const struct bps_host *host = faulty->host;
+    faulty->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    faulty->watch = faulty->event >= 0 ? host->watch(host, faulty->event, on_event, NULL) : NULL;
+    faulty->poller = faulty->watch != NULL ? host->poller(host, no_work, may_sleep, NULL) : NULL;
+    return faulty->poller != NULL;
+}
+
+static void end_events(struct faulty *faulty)
+{
+    if (faulty->poller != NULL && !has(OPEN_LEAKS_POLLER)) {
+        faulty->host->unpoll(faulty->host, faulty->poller);
+    }
+    if (faulty->watch != NULL && !has(OPEN_LEAKS_WATCH)) {
+        faulty->host->unwatch(faulty->host, faulty->watch);
+    }
+    if (faulty->event >= 0) {
+        close(faulty->event);
+    }
 }
 
 static bps_status open_things(const struct faulty_options *options)
@@ -148,6 +194,11 @@ static bps_status faulty_open(const struct bps_host *host, const void *options, 
         return refuse(report);
     }
     free(more);
+    if (!begin_events(faulty)) {
+        end_events(faulty);
+        free(faulty);
+        return refuse(report);
+    }
     *instance_out = faulty;
     instances++;
     return open_things(options);
@@ -159,6 +210,7 @@ static void faulty_close(void *instance)
         abort();
     }
     instances--;
+    end_events(instance);
     free(instance);
 }
 

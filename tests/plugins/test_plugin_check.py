@@ -16,6 +16,8 @@ STAGE = {
     "OPEN_LEAKS": ("open and close, many", "leaks bytes of memory"),
     "OPEN_LEAKS_DESCRIPTOR": ("open and close, many", "leaks descriptors"),
     "OPEN_LEAKS_THREAD": ("open and close, many", "leaks"),
+    "OPEN_LEAKS_WATCH": ("open and close, many", "leaks bytes of memory"),
+    "OPEN_LEAKS_POLLER": ("open and close, many", "leaks bytes of memory"),
     "OPEN_LEAKS_WITHOUT_MEMORY": ("open without memory", "leaks bytes of memory"),
     "OPEN_TRUSTS_MALLOC": ("open without memory", "open whose allocation 1 fails: ended by signal 11"),
     "OPEN_RETURNS_ONE": ("open and close of two", "open returns 1; allowed are BPS_OK and BPS_ERR_*"),

@@ -85,6 +85,8 @@ bps_status bps_check_try(struct bps_check *check, const char *option, const char
 struct bps_instance *bps_check_open(struct bps_check *check);
 void bps_check_close(struct bps_check *check, struct bps_instance *instance);
 
+/* One turn of the loop, without waiting. (drive.c) */
+void bps_check_turn(struct bps_check *check);
 /* Drives the loop until done(arg), at most so many seconds; whether it is done. (drive.c) */
 bool bps_check_drive(struct bps_check *check, bool (*done)(void *arg), void *arg, double seconds);
 

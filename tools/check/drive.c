@@ -29,6 +29,12 @@ static void stop(void *arg)
     bps_loop_stop(arg);
 }
 
+void bps_check_turn(struct bps_check *check)
+{
+    bps_loop_stop(check->loop);
+    bps_loop_run(check->loop);
+}
+
 bool bps_check_drive(struct bps_check *check, bool (*done)(void *arg), void *arg, double seconds)
 {
     struct wish wish = {check->loop, done, arg};

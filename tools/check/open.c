@@ -67,7 +67,8 @@ static bps_status fill(struct bps_check *check, struct bps_instance *instance, c
 
 /* ---- instances ---- */
 
-static void free_it(struct bps_instance *instance)
+/* Then the loop goes once round: it keeps what was unwatched until it can be in none of its events. */
+static void free_it(struct bps_check *check, struct bps_instance *instance)
 {
     bps_host_free(instance->host);
     if (instance->options != NULL && instance->loaded->plugin->options != NULL) {
@@ -75,6 +76,7 @@ static void free_it(struct bps_instance *instance)
     }
     free(instance->options);
     free(instance);
+    bps_check_turn(check);
 }
 
 static struct bps_ops_common common_of(const struct bps_instance *instance)
@@ -116,7 +118,7 @@ bps_status bps_check_try(struct bps_check *check, const char *option, const char
         status = open_it(check, instance, report);
     }
     if (status != BPS_OK) {
-        free_it(instance);
+        free_it(check, instance);
         instance = NULL;
     }
     *out = instance;
@@ -137,8 +139,7 @@ struct bps_instance *bps_check_open(struct bps_check *check)
 
 void bps_check_close(struct bps_check *check, struct bps_instance *instance)
 {
-    (void)check;
     BPS_CALLING(instance, "close", NULL);
     common_of(instance).close(instance->self);
-    free_it(instance);
+    free_it(check, instance);
 }
