@@ -10,10 +10,11 @@ A fence names a language and perhaps what the block needs:
     ```sh node1       commands on a host of that name; the blocks of a section that name hosts run at the same time
     ```sh gpu         commands that need a GPU
     ```sh slurm, ray  commands that need a cluster of Slurm or Ray, for tests/clusters
-    ```sh install     commands that install packages; only their syntax is checked
+    ```sh install     commands that install packages or services; only their syntax is checked
     ```sh root        calls of ./quickstart, which installs packages; only its words are checked
     ```text output    lines that the commands before print; decimal fractions may be others
     ```text           no code: a drawing, the lines of a file
+    ```dockerfile     the lines of a Containerfile, for tests/container
 
 A section is what stands below a heading. Whatever is not understood raises Wrong, so that no block is left out.
 """
@@ -21,7 +22,11 @@ A section is what stands below a heading. Whatever is not understood raises Wron
 import re
 import subprocess
 
-NEEDS = {"sh": ("", "node1", "node2", "gpu", "root", "install", "slurm", "ray"), "text": ("", "output")}
+NEEDS = {
+    "sh": ("", "node1", "node2", "gpu", "root", "install", "slurm", "ray"),
+    "text": ("", "output"),
+    "dockerfile": ("",),
+}
 SUFFIXES = {"python": "py", "diff": "py", "c": "c"}
 NEEDS.update((language, ("",)) for language in SUFFIXES)
 

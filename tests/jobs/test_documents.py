@@ -5,9 +5,11 @@ documents.py says how they are read. The hosts node1 and node2 are those of a te
 
 import contextlib
 import functools
+import glob
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
@@ -20,9 +22,10 @@ import imported
 import scripted
 import sources
 
-sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
+sys.path += [os.path.join(os.environ["top_srcdir"], folder) for folder in ("bench", "tests/plugins")]
 
-from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+import installation  # noqa: E402  (this and the next one lie in the folders that were just added)
+from testbed import Testbed, Unavailable  # noqa: E402
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
@@ -36,6 +39,7 @@ PAGES = (
     "faults",
     "get-started",
     "horovod",
+    "install",
     "performance",
     "pytorch",
     "running",
@@ -93,6 +97,15 @@ class Reader:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(path, stat.S_IRWXU)
+
+    def use_installed(self, prefix, env):
+        """From now on BytePS is a copy that `make install` has made, and its examples are in the folder."""
+        self.env = {name: value for name, value in env.items() if name != "PKG_CONFIG"}
+        self.env["PATH"] = f"{self.bin}:{env['PATH']}"
+        program = shlex.quote(shutil.which(installation.PKG_CONFIG))
+        self.write("bin/pkg-config", f'#!/bin/sh\nexec {program} --define-variable=prefix={prefix} "$@"\n')
+        (examples,) = glob.glob(f"{prefix}/share/doc/*/examples")
+        shutil.copytree(examples, os.path.join(self.folder, "examples"))
 
     def follow(self, section):
         """Writes the script of a section and runs its commands; raises AssertionError if one fails."""
@@ -185,6 +198,20 @@ Tensorflow, Jax, Mxnet = (
     )
     for name in OTHERS
 )
+
+
+class Plugins(tests_of("docs/plugins.md", python=staticmethod(harness.python))):
+    """They are built against an installed copy."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if shutil.which(installation.PKG_CONFIG) is None:
+            raise unittest.SkipTest("pkg-config is not installed")
+        folder = tempfile.TemporaryDirectory(prefix="byteps-installed-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.reader.use_installed(*installation.install(folder.name))
+
 
 # Prints the names that none of the modules has.
 LOOK_UP = """

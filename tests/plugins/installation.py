@@ -16,6 +16,26 @@ PKG_CONFIG = os.environ.get("PKG_CONFIG") or "pkg-config"
 FLAGS = "-O1 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 
 
+def install(folder):
+    """Installs the build below a folder. Returns (the prefix there, an environment that finds nothing else)."""
+    env = {name: value for name, value in os.environ.items() if not re.match("BYTEPS_|DMLC_|MAKE|MFLAGS", name)}
+    run_in(BUILD, env, "make", "install", f"DESTDIR={folder}")
+    (program,) = [os.path.join(place, "byteps") for place, _, names in os.walk(folder)
+                  if "byteps" in names and os.path.basename(place) == "bin"]
+    prefix = os.path.dirname(os.path.dirname(program))
+    path = [f"{prefix}/bin", os.path.dirname(sys.executable), "/usr/bin", "/bin"]
+    env.update(PATH=":".join(path), PKG_CONFIG=f"{PKG_CONFIG} --define-variable=prefix={prefix}",
+               PKG_CONFIG_PATH=run_in(folder, env, program, "info", "pkg-config").stdout.strip())
+    return prefix, env
+
+
+def run_in(folder, env, *command, status=0):
+    result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    if result.returncode != status:
+        raise AssertionError(f"{command}: {result.returncode}\n{result.stdout}{result.stderr}")
+    return result
+
+
 class Case(unittest.TestCase):
     """In each test `work` is a new folder."""
 
@@ -26,23 +46,11 @@ class Case(unittest.TestCase):
         compiler = " ".join(modules.compiler())
         cls.dir = tempfile.mkdtemp(prefix="byteps-new-")
         cls.addClassCleanup(shutil.rmtree, cls.dir)
-        cls.env = {name: value for name, value in os.environ.items() if not re.match("BYTEPS_|DMLC_|MAKE|MFLAGS", name)}
-        cls.run_in(BUILD, "make", "install", f"DESTDIR={cls.dir}")
-        (program,) = [os.path.join(folder, "byteps") for folder, _, names in os.walk(cls.dir)
-                      if "byteps" in names and os.path.basename(folder) == "bin"]
-        prefix = os.path.dirname(os.path.dirname(program))
-        folder = cls.run_in(cls.dir, program, "info", "pkg-config").stdout.strip()
-        cls.env.update(PATH=":".join([f"{prefix}/bin", os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
-                       PKG_CONFIG_PATH=folder, CC=compiler, CFLAGS=FLAGS,
-                       PKG_CONFIG=f"{PKG_CONFIG} --define-variable=prefix={prefix}")
+        cls.env = {**install(cls.dir)[1], "CC": compiler, "CFLAGS": FLAGS}
 
     @classmethod
     def run_in(cls, folder, *command, status=0, **env):
-        env = {**cls.env, **env}
-        result = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
-        if result.returncode != status:
-            raise AssertionError(f"{command}: {result.returncode}\n{result.stdout}{result.stderr}")
-        return result
+        return run_in(folder, {**cls.env, **env}, *command, status=status)
 
     def setUp(self):
         self.work = tempfile.mkdtemp(dir=self.dir)
