@@ -179,6 +179,8 @@ class Timeline(Case):
 class Steps(Case):
     """What a program or its optimizer says is a step; rounds of a tensor would tell others."""
 
+    framework = "torch"
+
     def steps(self, which, *, settings=()):
         """Of each tensor of worker 0 the steps that its operations are in."""
         options = ["--set", f"trace.file={self.path()}", *settings]
