@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 import harness
+import imported
 import scripted
 
 scripted.require("torch")
@@ -29,8 +30,9 @@ class Distributed(unittest.TestCase):
         self.assertEqual(self.run_python(SCRIPT, "spawn"), 1)
 
     def test_byteps_run(self):
-        command = [harness.python(), SCRIPT, "operations", "byteps://"]
-        result = harness.run(command, workers=3, servers=1, env={"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"})
+        env = {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+        command = [*imported.interpreter(harness.python(), "torch", env), SCRIPT, "operations", "byteps://"]
+        result = harness.run(command, workers=3, servers=1, env=env)
         self.assertEqual(result.status, 0, result)
         self.assertEqual(result.lines("worker 2"), ["fine"], result)
 
