@@ -201,12 +201,23 @@ static bps_status on_return(struct bps_member *m, struct bps_reader *payload)
     return BPS_OK;
 }
 
+/* Who gives up has nothing left of its tensors; words about them may still be under way to it. */
+static bool is_too_late(const struct bps_member *m, uint8_t type)
+{
+    bool about_tensors =
+        type == BPS_FRAME_DECLARED || type == BPS_FRAME_CHANGED || type == BPS_FRAME_MOVE || type == BPS_FRAME_MOVED;
+    return about_tensors && m->farewell[0] != '\0';
+}
+
 static bps_status member_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
                                     struct bps_reader *payload)
 {
     struct bps_member *m = owner;
     char text[BPS_TEXT_LIMIT + 1];
     (void)link;
+    if (is_too_late(m, header->type)) {
+        return BPS_OK;
+    }
     switch (header->type) {
     case BPS_FRAME_ASSIGN:
         return on_assign(m, payload);

@@ -24,6 +24,7 @@ many=300 few=75
 "$simulate" 1986 2 18 # also one of which not all workers had heard when the scheduler was lost
 "$simulate" 14 1 # tensors that stay on a device change their sizes,
 "$simulate" 207 1 # and one that the devices of a host have summed before
+"$simulate" 3009 1 # tensors have moved just as a worker has given up
 "$simulate" 693 1 # shards are taken away while a call without a name waits for its device
 [ -z "$SANITIZER" ] || exit 0
 if ! "$simulate" -p view 10 10 0 | grep -Eq "it does not go on|an operation failed for no reason"; then
