@@ -81,16 +81,23 @@ static void exchange_end(struct bps_exchange_round *round, bps_status status, co
     }
 }
 
-static void fail_if_left(struct bps_exchange_round *round)
+/*
+ * We wait for one that has left and has said nothing. It may have told the leader why it cannot, whose words reach us
+ * on another way than its farewell: so the leader says how the round ends.
+ */
+static void poison_if_left(struct bps_exchange_round *round)
 {
     const struct bps_sum *sum = round->base.key->sum;
+    const struct bps_sum_config *config = &sum->config;
     char text[80];
-    for (uint32_t i = 0; i < sum->config.workers; i++) {
-        if (bps_bit(sum->left_bits, i) && !round->part[i].spoke) {
-            snprintf(text, sizeof text, "worker %u has left the job", i);
-            exchange_end(round, BPS_ERR_LOST, text);
-            return;
-        }
+    uint32_t i = 0;
+    while (i < config->workers && (!bps_bit(sum->left_bits, i) || round->part[i].spoke)) {
+        i++;
+    }
+    if (i < config->workers && round->entered && round->base.verdict == BPS_OK) {
+        snprintf(text, sizeof text, "worker %u has left the job", i);
+        const struct bps_notice notice = exchange_notice_of(round, BPS_NOTICE_POISON, BPS_ERR_LOST, text);
+        config->events->notice(config->owner, config->leader, &notice);
     }
 }
 
@@ -103,7 +110,6 @@ static struct bps_round_base *open_round(struct bps_key *key, const struct bps_c
     }
     memset(round, 0, bytes);
     bps_key_add(key, &c->id, &round->base);
-    fail_if_left(round);
     return &round->base;
 }
 
@@ -242,7 +248,11 @@ bps_status bps_exchange_enter(struct bps_sum *sum, const struct bps_contribution
         exchange_tell(round);
         return BPS_OK;
     }
-    *out = round;
+    base->holds++;
+    poison_if_left(round);
+    base->holds--;
+    *out = round->over ? NULL : round;
+    exchange_collect(base);
     return BPS_OK;
 }
 
@@ -393,7 +403,7 @@ static bps_status poison(struct bps_key *key, uint32_t rank, const struct bps_no
 static void exchange_leave(struct bps_round_base *base, uint32_t rank)
 {
     (void)rank;
-    fail_if_left(of(base));
+    poison_if_left(of(base));
 }
 
 /* If we have not spoken, we have poisoned it, or not come to it. */

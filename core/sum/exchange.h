@@ -6,16 +6,16 @@
  * That is one way instead of two, and all do the same at the same time; for few bytes it is worth the copies.
  * Contributions are summed in the order of ranks, so the result is the same bit by bit on all workers. A round
  * ends with the sum of all contributions or with a failure. What everybody sees for himself (contributions
- * that disagree, a worker that has left) everybody finds in the same words; all else one worker says for all,
- * whom the others tell what they know.
+ * that disagree) everybody finds in the same words; all else one worker says for all, whom the others tell what
+ * they know.
  *
  * That is a kind of keys in the engine of a group that is the whole job (sum.h; config.leader: who we are). Tensors
  * have a name and one partition. A worker is at most one round of a tensor ahead of another one, except by rounds that
  * have failed.
  *
- * Notices for us: a round that we have entered has failed, and is gone; or waits; or is overdue, to be poisoned
- * (BPS_NOTICE_POISON). Those for others: somebody has poisoned a round, tell them that it has failed. bps_sum_poison():
- * we are the one who says so to all.
+ * Notices for us: a round that we have entered has failed, and is gone; or waits; or is to be poisoned
+ * (BPS_NOTICE_POISON), as it is overdue, or waits for a worker that has left. Those for others: somebody has poisoned a
+ * round, tell them that it has failed. bps_sum_poison(): we are the one who says so to all.
  */
 #ifndef BPS_SUM_EXCHANGE_H
 #define BPS_SUM_EXCHANGE_H

@@ -527,6 +527,29 @@ START_TEST(test_leave)
 }
 END_TEST
 
+/* A worker says that it cannot, and leaves once the leader has told the others: on another way than its farewell. */
+START_TEST(test_leave_after_words)
+{
+    const struct bps_header leave = {.type = BPS_FRAME_LEAVE};
+    bool first = _i == 0; /* the other one has come to the round before */
+    if (first) {
+        push(0, BPS_SUM, 0);
+    }
+    cannot(2, "no");
+    deliver(2, LEADER);
+    deliver(LEADER, 2);
+    ck_assert_uint_eq(worker[2].failures, 1);
+    send_to_others(2, &leave, "", NULL);
+    deliver(2, 0);
+    if (!first) {
+        push(0, BPS_SUM, 0);
+    }
+    deliver_all();
+    push(LEADER, BPS_SUM, 0);
+    all_failed(1, BPS_ERR_FAILED, "no");
+}
+END_TEST
+
 START_TEST(test_stall)
 {
     push(0, BPS_SUM, 0);
@@ -601,6 +624,8 @@ START_TEST(test_abandon)
         bps_sum_abandon(&cursor);
     }
     bps_sum_leave(worker[0].sum, 2);
+    while (deliver(0, LEADER) || deliver(LEADER, 0)) { /* which says so to all */
+    }
     ck_assert_str_eq(worker[0].text, "worker 2 has left the job");
     if (_i == 1) {
         cursor.sink.take(&cursor.sink, 8, worker[1].data + 2, BYTES - 8);
@@ -661,6 +686,7 @@ int main(void)
     tcase_add_test(tests, test_poison);
     tcase_add_test(tests, test_late);
     tcase_add_test(tests, test_leave);
+    tcase_add_loop_test(tests, test_leave_after_words, 0, 2);
     tcase_add_test(tests, test_stall);
     tcase_add_test(tests, test_excuse);
     tcase_add_test(tests, test_no_stall_of_a_poisoner);
