@@ -87,7 +87,8 @@ struct job {
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS + 1]; /* one comes later, to an elastic job */
     struct sim_process scheduler, another[SCHEDULERS], hand, server[SERVERS], comer;
-    bool any_left; /* before the scheduler was killed */
+    bool any_left;   /* before the scheduler was killed, and the next one is not told */
+    uint32_t let_go; /* workers, by the scheduler: a bit each */
     char settings[SETTINGS][400];
     const char *set[SETTINGS];
     uint32_t nset;

@@ -223,10 +223,30 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(arg);
 }
 
+/* Whom the scheduler lets go. */
 static void on_news(void *arg, const char *line)
 {
+    uint32_t rank;
     (void)arg;
-    (void)line;
+    if (sscanf(line, "left %u", &rank) == 1) {
+        playing->let_go |= 1u << rank;
+    }
+}
+
+/* As `byteps run` does; not whoever starts it by hand, in one job of three. */
+static bool tells_who_left(const struct job *job)
+{
+    return job->seed % 3 > 0;
+}
+
+/* The one before has let these go. */
+static void tell_who_left(const struct job *job, struct bps_scheduler *scheduler)
+{
+    for (uint32_t rank = 0; rank < job->workers && tells_who_left(job); rank++) {
+        if (job->let_go & 1u << rank) {
+            bps_scheduler_left(scheduler, rank);
+        }
+    }
 }
 
 /* If it is this one of scheduler and servers, one of its allocations is going to fail. */
@@ -290,6 +310,7 @@ static void run_scheduler(void *arg)
                                      : bps_scheduler_new(conf, loop, on_finished, on_news, loop, address,
                                                          sizeof address, &scheduler, &report);
     if (status == BPS_OK) {
+        tell_who_left(job, scheduler);
         moving = job->seed;
         bool moves = move_random(3) > 0;
         struct bps_timer *mover = moves ? bps_loop_timer(loop, MOVE_EVERY, MOVE_EVERY, move, scheduler) : NULL;
@@ -875,7 +896,7 @@ static void kill_scheduler(void *arg)
     for (uint32_t i = 0; i < times; i++) {
         sim_sleep(sim_random(sim_chance(50) ? 4000 : 40000) * 1000);
         await_words(killed);
-        job->any_left |= any_leaves(job);
+        job->any_left |= any_leaves(job) && !tells_who_left(job);
         if (sim_chance(50)) {
             sim_lose_sent(killed);
         }
