@@ -105,19 +105,6 @@ static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
     return r->bad || !bps_book_weigh(out) ? BPS_ERR_PROTOCOL : BPS_OK;
 }
 
-static void set_spread(struct bps_book *book)
-{
-    uint32_t shards = 0, largest = 1;
-    for (uint32_t i = 0; i < book->shards; i++) {
-        shards += book->shard[i].weight > 0;
-    }
-    for (uint32_t rank = 0; rank < book->workers; rank++) {
-        uint32_t size = book->member[rank].group == rank ? bps_book_group_size(book, rank) : 1;
-        largest = size > largest ? size : largest;
-    }
-    book->spread = shards > bps_leaders(largest) ? shards : bps_leaders(largest);
-}
-
 bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
 {
     memset(out, 0, sizeof *out);
@@ -133,9 +120,7 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
     if (status == BPS_OK && !bps_reader_done(r)) {
         status = BPS_ERR_PROTOCOL;
     }
-    if (status == BPS_OK) {
-        set_spread(out);
-    } else {
+    if (status != BPS_OK) {
         bps_book_fini(out);
     }
     return status;
@@ -164,6 +149,19 @@ uint64_t bps_book_weights(const struct bps_book *book)
     return all;
 }
 
+static void set_spread(struct bps_book *book)
+{
+    uint32_t shards = 0, largest = 1;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        shards += book->shard[i].spread > 0;
+    }
+    for (uint32_t rank = 0; rank < book->workers; rank++) {
+        uint32_t size = book->member[rank].group == rank ? bps_book_group_size(book, rank) : 1;
+        largest = size > largest ? size : largest;
+    }
+    book->spread = shards > bps_leaders(largest) ? shards : bps_leaders(largest);
+}
+
 static uint64_t sum_spread(struct bps_book *book)
 {
     uint64_t until = 0;
@@ -171,6 +169,7 @@ static uint64_t sum_spread(struct bps_book *book)
         until += book->shard[i].spread;
         book->shard[i].until = until;
     }
+    set_spread(book);
     return until;
 }
 

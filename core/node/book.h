@@ -43,7 +43,7 @@ struct bps_book {
     uint32_t view;                    /* of that, from 1 */
     uint32_t from[BPS_UNNAMED_KINDS]; /* which calls without a name, and which barriers, are the first of this view */
     uint32_t workers, members, shards;
-    uint32_t spread;                /* the larger of: shards with a weight, leaders of the largest group */
+    uint32_t spread;                /* the larger of: shards with `spread`, leaders of the largest group */
     struct bps_book_member *member; /* workers first, by rank */
     struct bps_book_shard *shard;   /* by member; one at least has a weight */
     struct bps_identity self;       /* of the member whose copy this is; does not travel */

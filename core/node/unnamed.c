@@ -51,14 +51,31 @@ static uint32_t shard_of_worker(const struct bps_book *book, const struct bps_bo
     return n > 0 ? own[place % n] : BPS_NO_SHARD;
 }
 
+/* A tensor has so many partitions for each shard, or worker of a host, so that all of these get about the same. */
+#define EACH 8u
+#define STEP 5u
+
 /*
- * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
- * and whoever counts: any few numbers in a row are spread as the weights want it.
+ * In the interval of all weights. Partitions of an unnamed tensor that follow one another go to equal parts of it in
+ * turn, and those of a large one fill each part evenly, wherever one begins to count: shards of the same weight get the
+ * same. Where in its cell a partition lies depends on the tensor, so that what rounding gives a shard too much evens
+ * out. Others are alone, as heirs have them: multiples of the golden ratio are spread as the weights want it.
  */
-static uint16_t spread_shard(const struct bps_book *book, const struct bps_book *now, uint32_t number)
+static uint32_t unnamed_place(const struct bps_book *book, uint32_t id, uint32_t partition)
 {
+    uint32_t number = id + partition;
     const uint32_t golden = 0x9e3779b9u;
-    uint32_t place = number * golden, shard = shard_at(book, place);
+    if (id < BPS_ID_UNNAMED) {
+        return number * golden;
+    }
+    uint64_t cell = ((uint64_t)1 << 32) / (EACH * (uint64_t)book->spread);
+    uint64_t at = (uint64_t)(number % book->spread) * EACH + number / book->spread * STEP % EACH;
+    return (uint32_t)(at * cell + (id * golden * cell >> 32));
+}
+
+static uint16_t spread_shard(const struct bps_book *book, const struct bps_book *now, uint32_t id, uint32_t partition)
+{
+    uint32_t place = unnamed_place(book, id, partition), shard = shard_at(book, place);
     if (!now->shard[shard].lost) {
         return (uint16_t)shard;
     }
@@ -83,7 +100,7 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, const struct bps_book *n
     if (id >= BPS_ID_UNNAMED && partition >= BPS_BLOCKS) {
         own = shard_of_worker(book, now, block % book->workers, block / book->workers);
     }
-    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id + partition);
+    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id, partition);
 }
 
 uint16_t bps_unnamed_group_shard(const struct bps_book *book, const struct bps_book *now, const uint32_t *member,
@@ -92,11 +109,9 @@ uint16_t bps_unnamed_group_shard(const struct bps_book *book, const struct bps_b
     bps_assert(n > 0 && now->shards >= book->shards);
     uint32_t number = partition >= BPS_BLOCKS ? partition - BPS_BLOCKS : id + partition;
     uint32_t own = shard_of_worker(book, now, member[number % n], number / n);
-    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id + partition);
+    return own != BPS_NO_SHARD ? (uint16_t)own : spread_shard(book, now, id, partition);
 }
 
-/* Of so many for each shard, or worker of a host, all of these get about the same. */
-#define EACH  8u
 #define GRAIN 1024u
 
 uint32_t bps_unnamed_size(const struct bps_book *book, uint64_t bytes, uint64_t most)

@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 17u
+#define BPS_WIRE_VERSION 18u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {

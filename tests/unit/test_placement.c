@@ -508,6 +508,28 @@ START_TEST(test_unnamed)
 }
 END_TEST
 
+START_TEST(test_unnamed_of_equal_shards)
+{
+    static const double share[] = {0.25, 0.25, 0.25, 0.25};
+    struct bps_book book = book_of(share, 4, 2);
+    for (uint32_t id = 0; id < 70; id++) { /* a large tensor, wherever one begins to count */
+        uint32_t count[8] = {0};
+        for (uint32_t i = 0; i < 64; i++) {
+            count[bps_unnamed_shard(&book, &book, BPS_ID_UNNAMED | id, i)]++;
+        }
+        for (int s = 0; s < 8; s++) {
+            ck_assert_uint_eq(count[s], 8);
+        }
+    }
+    uint32_t size = bps_unnamed_size(&book, 100 * MIB, 4 * MIB);
+    ck_assert_uint_le(100 * MIB - 63 * (uint64_t)size, size);
+    book.shard[3].weight = 0; /* one that is lost stays in the rows, and changes no size */
+    ck_assert(bps_book_weigh(&book));
+    ck_assert_uint_eq(bps_unnamed_size(&book, 100 * MIB, 4 * MIB), size);
+    bps_book_fini(&book);
+}
+END_TEST
+
 START_TEST(test_weights_that_make_no_sense)
 {
     struct bps_book_shard shard[2] = {{0}};
@@ -541,6 +563,7 @@ int main(void)
     tcase_add_test(tests, test_one_more);
     tcase_add_test(tests, test_stable);
     tcase_add_test(tests, test_unnamed);
+    tcase_add_test(tests, test_unnamed_of_equal_shards);
     tcase_add_test(tests, test_weights_that_make_no_sense);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
