@@ -154,10 +154,9 @@ static uint64_t partition_of(const struct bps_tensor_entry *tensor, const struct
     const struct bps_kind *kind = &bps_kinds[tensor->operation.kind];
     uint64_t most = tensor->worker->partition, size = bps_tensor_cut(tensor, block->bytes);
     bool alike = kind->from != BPS_PARTY_ROOT && kind->to != BPS_PARTY_ROOT;
-    if (bps_sums(&block->roles) || (alike && block->bytes > 2 * CACHED)) {
-        return bps_sums(&block->roles) ? size : most;
+    if (!bps_sums(&block->roles)) {
+        size = alike && block->bytes > 2 * CACHED ? most : size < SMALL ? SMALL : size < CACHED ? size : CACHED;
     }
-    size = size < SMALL ? SMALL : size < CACHED ? size : CACHED;
     return size < most ? size : most;
 }
 

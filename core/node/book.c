@@ -149,27 +149,21 @@ uint64_t bps_book_weights(const struct bps_book *book)
     return all;
 }
 
-static void set_spread(struct bps_book *book)
-{
-    uint32_t shards = 0, largest = 1;
-    for (uint32_t i = 0; i < book->shards; i++) {
-        shards += book->shard[i].spread > 0;
-    }
-    for (uint32_t rank = 0; rank < book->workers; rank++) {
-        uint32_t size = book->member[rank].group == rank ? bps_book_group_size(book, rank) : 1;
-        largest = size > largest ? size : largest;
-    }
-    book->spread = shards > bps_leaders(largest) ? shards : bps_leaders(largest);
-}
-
+/* What follows from the `spread` of the shards. */
 static uint64_t sum_spread(struct bps_book *book)
 {
     uint64_t until = 0;
+    uint32_t shards = 0, leaders = 1;
     for (uint32_t i = 0; i < book->shards; i++) {
         until += book->shard[i].spread;
         book->shard[i].until = until;
+        shards += book->shard[i].spread > 0;
     }
-    set_spread(book);
+    for (uint32_t rank = 0; rank < book->workers; rank++) {
+        uint32_t own = book->member[rank].group == rank ? bps_leaders(bps_book_group_size(book, rank)) : 1;
+        leaders = own > leaders ? own : leaders;
+    }
+    book->spread = shards > leaders ? shards : leaders;
     return until;
 }
 

@@ -204,9 +204,8 @@ static bps_status on_return(struct bps_member *m, struct bps_reader *payload)
 /* Who gives up has nothing left of its tensors; words about them may still be under way to it. */
 static bool is_too_late(const struct bps_member *m, uint8_t type)
 {
-    bool about_tensors =
-        type == BPS_FRAME_DECLARED || type == BPS_FRAME_CHANGED || type == BPS_FRAME_MOVE || type == BPS_FRAME_MOVED;
-    return about_tensors && m->farewell[0] != '\0';
+    return m->farewell[0] != '\0' && (type == BPS_FRAME_DECLARED || type == BPS_FRAME_CHANGED ||
+                                      type == BPS_FRAME_MOVE || type == BPS_FRAME_MOVED);
 }
 
 static bps_status member_on_message(void *owner, struct bps_link *link, const struct bps_header *header,

@@ -56,10 +56,15 @@ _BITS = {
 # ---- tensors ---------------------------------------------------------------------------------------------
 
 
+def _find(table, given):
+    """Return what a table has for an operation, which cannot be hashed."""
+    return next((found for known, found in table.items() if given == known), None)
+
+
 def _require_op(given):
-    for known, op in _OPS.items():
-        if given == known:
-            return op
+    op = _find(_OPS, given)
+    if op is not None:
+        return op
     name = str(getattr(given, "op", given)).rpartition(".")[2]
     raise NotImplementedError(
         f"byteps has no {name} here; supported are SUM, AVG, MIN, MAX and PRODUCT, and of all_reduce BAND, BOR and BXOR"
@@ -350,10 +355,11 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(calls, tensors, sides)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        combine = next((bits for op, bits in _BITS.items() if opts is not None and opts.reduceOp == op), None)
+        given = dist.ReduceOp.SUM if opts is None else opts.reduceOp
+        op, combine = _find(_OPS, given), _find(_BITS, given)
         if combine is not None:
             return self._allreduce_bits(tensors, combine, opts)
-        op, sides = _require_op(dist.ReduceOp.SUM if opts is None else opts.reduceOp), _Sides()
+        op, sides = _require_op(given), _Sides()
         _require_real(op, tensors)
         if self.size() == 1:
             return self._over((), tensors)

@@ -66,8 +66,7 @@ struct bps_frame {
     bool lends;
     uint64_t hints; /* BPS_HINT_*, each of which the transport may ignore. Since ABI 1.2 */
 };
-/* The bytes of the payload do not matter, and the receiver may see others: its memory is there for the answer alone. */
-#define BPS_HINT_BLANK 1u
+#define BPS_HINT_BLANK 1u /* the receiver may see any bytes as the payload, whose memory is for the answer alone */
 
 /*
  * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by
